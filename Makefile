@@ -1,43 +1,43 @@
-# What the tests need beside Rust: a command, or where it is, and the Debian package that has it.
+# Commands (or paths) that the tests need besides Rust, each with its Debian package.
 NEEDS := redis-server=redis-server redis-cli=redis-tools openssl=openssl curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
 	cc=gcc nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd \
 	/usr/lib/postgresql/*/bin/initdb=postgresql
-# The oldest Node.js that the tests of the browser SDK run on.
+# The oldest major version of Node.js that runs the tests of the browser SDK.
 NODE := 20
-# Where the gateways are put that Debian does not have.
+# Folder of the gateways that Debian does not package.
 GATEWAYS := target/gateways
-# Where the Redis and Valkey servers are put that Debian 12 does not have, and which of them every test run needs.
+# Folder of the Redis and Valkey servers that Debian 12 does not package, and those that every test run needs.
 SERVERS := target/servers
 NATIVE_SERVERS := redis-8.10 valkey-9.0
-# The version before this one, which may run beside it, and where it is built.
+# The former version, which can run beside this one during an upgrade, and the folder of its build.
 FORMER_COMMIT := c5fd720
 FORMER := target/former
-# The tests that every server runs: laws, races, lost replies, faults, and the museum. Some servers are built without TLS, or
-# statically, so that a preloaded clock has no effect on them.
+# The tests that run on every server: laws, races, lost replies, faults, and the museum. Skipped: TLS, since some servers are built
+# without it, and the preloaded clock, which has no effect on statically linked servers.
 SERVER_TESTS := redis:: museum:: tokens::races:: keys::races:: keys::redis_commands:: keys::redis_faults:: tokens::remembered \
-	intervals::windows_and_locks:: --skip tls_works --skip check_redis:: --skip whose_clock_jumps_ahead
-# What holds the service to its specification.
+	intervals::windows_and_locks:: --skip tls_works --skip check_redis:: --skip redis_clock_jump
+# Version of schemathesis, which checks the service against its specification.
 SCHEMATHESIS := 4.32.5
-# What feeds the parsers, for how long each, and what looks at dependencies.
+# Versions of cargo-fuzz and cargo-deny, and the time for each fuzz target.
 CARGO_FUZZ := 0.13.2
 FUZZ_SECONDS := 60
 CARGO_DENY := 0.20.2
-# How many seconds the soak test goes on.
+# Duration of the soak test, in seconds.
 SOAK := 600
-# What the benchmark needs beyond that.
+# Additional needs of the benchmarks.
 BENCH_NEEDS := wrk=wrk
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## List what can be done
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup lint web unit doc ## Set up, then check and test everything: what CI runs
+test: setup lint web unit doc ## Set up, then check and test everything, as CI does
 
 .PHONY: setup
-setup: ## Install what the tests need
+setup: ## Install the programs that the tests need
 	@missing=; for need in $(NEEDS); do command -v $${need%%=*} >/dev/null || missing="$$missing $${need#*=}"; done; \
 	[ -z "$$missing" ] && exit 0; \
 	install="apt-get update -q && apt-get install -y -q --no-install-recommends$$missing"; \
@@ -75,24 +75,24 @@ doc: ## Run the examples in the documentation and the README
 	cargo test --workspace --all-features --doc --locked
 
 .PHONY: figures
-figures: ## Print the size of the library: files, lines, public items, names used twice
+figures: ## Print the size of the library (files, lines, public items, names used twice)
 	@python3 tests/figures.py
 
-# Not `cargo run`, which has no --workspace: with other features it would compile the dependencies again.
+# Not `cargo run`: it has no --workspace, so it would compile the dependencies again with other features.
 .PHONY: generate
-generate: ## Write openapi/openapi.json and the README's table of settings anew
+generate: ## Write openapi/openapi.json and the generated tables of the documentation
 	cargo build -q --workspace --all-features --locked --example generate
 	target/debug/examples/generate
 
 .PHONY: test-api
-test-api: setup ## Hold the running service to its specification with schemathesis (minutes)
+test-api: setup ## Check the running service against its specification with schemathesis (minutes)
 	cargo build -p onceward-server --locked
 	[ -x target/schemathesis/bin/schemathesis ] || python3 -m venv target/schemathesis
 	target/schemathesis/bin/pip install -q --disable-pip-version-check schemathesis==$(SCHEMATHESIS)
 	tests/api.sh
 
 .PHONY: fuzz
-fuzz: ## Feed anything to what reads tokens, headers, forms and records, each for FUZZ_SECONDS (a minute each)
+fuzz: ## Fuzz the parsers of tokens, headers, forms and records, each for FUZZ_SECONDS (60)
 	[ "$$(target/tools/bin/cargo-fuzz --version 2>/dev/null)" = "cargo-fuzz $(CARGO_FUZZ)" ] || \
 	cargo install cargo-fuzz --version $(CARGO_FUZZ) --locked --root target/tools
 	for target in token header form record; do mkdir -p fuzz/corpus/$$target && \
@@ -100,57 +100,57 @@ fuzz: ## Feed anything to what reads tokens, headers, forms and records, each fo
 	-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 || exit 1; done
 
 .PHONY: deny
-deny: ## Check licences, sources and banned crates; advisories need the network
+deny: ## Check licences, sources and banned crates of the dependencies (not advisories, which need the network)
 	[ "$$(target/tools/bin/cargo-deny --version 2>/dev/null)" = "cargo-deny $(CARGO_DENY)" ] || \
 	cargo install cargo-deny --version $(CARGO_DENY) --locked --root target/tools
 	target/tools/bin/cargo-deny --all-features --locked check licenses bans sources
 
 .PHONY: model
-model: ## Explore the models of a token, of a Redis that loses data and of a key, with up to two faults (minutes)
+model: ## Check the models of a token, a key and a Redis that loses data, with up to two faults (minutes)
 	MODEL_FAULTS=2 cargo test --release -p onceward --locked --test epoch_model --test key_model --test redeem_model -- --nocapture
 
 .PHONY: races
-races: setup ## Race 10,000 tokens, 32 racers each, between two processes and in memory (minutes)
+races: setup ## Race 32 requests for each of 10,000 tokens, in two processes and in memory (minutes)
 	RACES=10000 cargo test --release --workspace --all-features --locked --test all races:: -- --nocapture
 
 .PHONY: faults
-faults: setup ## Kill workers, crash, split, freeze, slow down and cut off Redis, Sentinel, Cluster and databases by the hundred, and lose 1,000 answers to a COMMIT (half an hour)
+faults: setup ## Kill workers; crash, split, freeze, slow down and disconnect Redis, Sentinel, Cluster and databases hundreds of times; lose 1,000 COMMIT replies (half an hour)
 	FAULTS=50 SQL_FAULTS=200 COMPLETED=1000 cargo test --release --workspace --all-features --locked --test all -- --nocapture --test-threads 2 \
 	faults:: crashes:: epochs:: sentinel:: cluster:: lost_replies:: memory_limit::
 
 .PHONY: test-servers
-test-servers: setup ## Run the tests of the Redis store on every Redis and Valkey that can be downloaded (half an hour)
+test-servers: setup ## Run the tests of the Redis store on every downloadable Redis and Valkey (half an hour)
 	tests/servers.sh $(SERVERS)
 	cargo test --workspace --all-features --all-targets --locked --no-run
 	for server in $(SERVERS)/*/redis-server; do echo "== $$server: $$($$server --version)"; \
 	REDIS_SERVER=$$PWD/$$server $(MAKE) --no-print-directory test-server || exit 1; done
 
 .PHONY: test-server
-test-server: setup ## Run the tests of the Redis store on the server that REDIS_SERVER names (some minutes)
+test-server: setup ## Run the tests of the Redis store on the server binary REDIS_SERVER (minutes)
 	cargo test --workspace --all-features --locked --test all -- --test-threads 4 $(SERVER_TESTS)
 
 .PHONY: test-upgrade
-test-upgrade: setup ## Run this version beside the former one on one Redis (minutes; builds the former one)
+test-upgrade: setup ## Run this version and the former one on one Redis (minutes; builds the former one)
 	[ -x $(FORMER)/target/debug/peer ] || { git cat-file -e $(FORMER_COMMIT) || { echo "This needs the whole history: git fetch --unshallow" >&2; exit 1; }; \
 	mkdir -p $(FORMER)/source && git archive -o $(FORMER)/source.tar $(FORMER_COMMIT) && tar -x -f $(FORMER)/source.tar -C $(FORMER)/source && \
 	cargo build --manifest-path $(FORMER)/source/Cargo.toml --target-dir $(FORMER)/target -p onceward-server -p onceward-tests --bins --locked; }
 	FORMER=$$PWD/$(FORMER)/target/debug cargo test --workspace --all-features --locked --test upgrade -- --nocapture
 
 .PHONY: soak
-soak: setup ## Send mixed traffic for SOAK seconds (ten minutes) over a network that breaks and is slow, while one process is killed
+soak: setup ## Send mixed traffic for SOAK seconds (600) over a slow, failing network, while one process is killed
 	SOAK=$(SOAK) cargo test --release --workspace --all-features --locked --test all soak:: -- --nocapture
 
 .PHONY: sdk-faults
-sdk-faults: setup ## Send 10,000 submissions of the Rust SDK over a way on which every third request goes wrong (minutes)
+sdk-faults: setup ## Send 10,000 SDK submissions over a network that fails one request in three (minutes)
 	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk::network_faults:: -- --nocapture
 
 .PHONY: bench
-bench: ## Measure what the guard costs beside a bare route, and the SDK beside reqwest (some minutes after the build)
+bench: ## Measure the guard beside a bare route, and the Rust client beside reqwest (minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked
 
 .PHONY: bench-instructions
-bench-instructions: ## Count the instructions of a request with callgrind; BASE is another build of the benchmark to compare with (a minute after the build)
+bench-instructions: ## Count the instructions per request with callgrind; BASE: benchmark binary to compare with (a minute after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) valgrind=valgrind"
 	cargo build --release -p onceward-bench --locked
 	python3 bench/instructions.py $(BASE) target/release/onceward-bench
@@ -161,22 +161,22 @@ bench-cluster: ## Measure a cluster of three masters beside one Redis, in one ru
 	cargo run --release -p onceward-bench --locked -- cluster
 
 .PHONY: bench-sending
-bench-sending: ## Measure what batches and a connection for each worker save on Redis (a minute or two after the build)
+bench-sending: ## Measure the gain of batches and of one Redis connection per worker (a minute or two after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked -- sending
 
 .PHONY: bench-verbs
-bench-verbs: setup ## Measure what each verb of the store costs Redis, by script and natively, in batches of 1 and 32 (minutes)
+bench-verbs: setup ## Measure the cost of each store verb on Redis, by script and natively, in batches of 1 and 32 (minutes)
 	cargo run --release -p onceward-bench --locked -- verbs
 
 .PHONY: bench-sql
-bench-sql: setup ## Measure what a claim costs in a transaction, also while EXPIRED rows (ten million) are removed (some minutes)
+bench-sql: setup ## Measure the cost of a claim in a transaction, also while EXPIRED rows (ten million) are removed (minutes)
 	cargo run --release -p onceward-bench --locked -- sql $(EXPIRED)
 
 .PHONY: forged
-forged: setup ## Send one million forged tokens to the service, which may not ask its store once (minutes)
-	FORGED=1000000 cargo test --release --workspace --all-features --locked --test all a_flood_of_forged_tokens -- --nocapture
+forged: setup ## Send one million forged tokens to the service, which must send no store command (minutes)
+	FORGED=1000000 cargo test --release --workspace --all-features --locked --test all forged_tokens_are_rejected -- --nocapture
 
 .PHONY: flood
-flood: setup ## Hold 8,300 connections of one client while others and health checks are answered (a minute after the build)
+flood: setup ## Open 8,300 connections from one client while other clients and health checks still receive responses (a minute after the build)
 	FLOOD=8300 cargo test --release --workspace --all-features --locked --test all service::connection_flood:: -- --nocapture --test-threads 1

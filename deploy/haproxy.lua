@@ -1,13 +1,13 @@
--- Asks Onceward whether a submission may pass: `http-request lua.onceward KEY` in haproxy.cfg. The variable txn.onceward
--- says `redeemed` if so. A refusal is answered here. Where there is neither, haproxy.cfg lets nothing pass.
+-- Checks a submission with Onceward: `http-request lua.onceward KEY` in haproxy.cfg. Sets the variable txn.onceward to `redeemed` if the
+-- token was accepted. Sends the response of a rejection. If neither happens, haproxy.cfg forwards nothing.
 
 local ASKED = { "accept", "onceward-token", "onceward-attempt" }
 local TOLD = { "content-type", "content-security-policy", "cache-control", "retry-after", "onceward-outcome" }
 local RUN = { "onceward-run-id" }
--- Onceward says these with a 4xx, since some gateways take a 5xx for leave.
+-- Onceward sends these codes with a 4xx, because some gateways treat a 5xx as "allow".
 local AWAY = { store_unavailable = true, redeem_unknown = true, overloaded = true, internal = true, unauthorized = true }
 
--- Some headers with all their values, which HAProxy counts from 0.
+-- Returns the named headers with all their values. HAProxy's tables start at 0.
 local function only(names, headers)
     local kept = {}
     for _, name in ipairs(names) do

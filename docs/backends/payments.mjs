@@ -1,11 +1,11 @@
-// A plain HTTP server in Node that pays once, however often it is asked: by asking Onceward first.
+// An HTTP server in Node that makes each payment once: it claims each request at Onceward before it pays.
 //
 //     ONCEWARD_URL=http://127.0.0.1:8080 LEDGER=payments.txt node payments.mjs
 //
-// A program sends an Idempotency-Key. A page sends the Onceward-Token that it fetched before: its second click gets the first answer.
-// It renews its claim while it works. If it dies in the middle, nobody can tell whether it has paid, and the payment is not made again
-// before an operator has settled it. With RETRYABLE=1 it is made again once the lease has expired, and then perhaps twice.
-// Nothing but what Node has. It listens on a free port, and says on which.
+// A program sends an Idempotency-Key. A page sends the Onceward-Token that it fetched before, and its second click receives the first
+// response. The server renews its claim while it works. If it crashes, the outcome of the payment is unknown, and the payment is not made
+// again until an operator settles it. With RETRYABLE=1 it is made again once the lease has expired, and may then be made twice.
+// It needs no packages. It listens on a free port, and prints its URL.
 
 import { createHash, randomUUID } from "node:crypto";
 import { appendFile } from "node:fs/promises";
@@ -14,89 +14,89 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const { ONCEWARD_URL, ONCEWARD_API_KEY, LEDGER, RETRYABLE } = process.env;
 const LEASE = 2000; // milliseconds
-// One answer that does not come must not cost the claim: so it is given up, and asked for again, well within the lease.
-const PATIENCE = Math.floor(LEASE / 3);
+// Timeout of a request to Onceward. It is short enough to retry well within the lease, so one lost response does not lose the claim.
+const TIMEOUT = Math.floor(LEASE / 3);
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Reads a duration as Onceward writes it: `333ms`, `5s`. */
+/** Parses a duration of Onceward, such as `333ms` or `5s`. */
 function milliseconds(duration) {
   const [, number, unit] = duration.match(/^(\d+)(\D+)$/);
   return number * UNITS[unit];
 }
 
-/** Posts to Onceward. If that gives no whole answer in time, nothing is known, and nothing runs. */
-async function ask(path, body) {
+/** Posts to Onceward. Without a complete response in time it is unknown whether this is a duplicate, so nothing runs. */
+async function call(path, body) {
   const headers = { "content-type": "application/json" };
   if (ONCEWARD_API_KEY) headers.authorization = `Bearer ${ONCEWARD_API_KEY}`;
   try {
-    const signal = AbortSignal.timeout(PATIENCE);
-    const told = await fetch(ONCEWARD_URL + path, { method: "POST", headers, body: JSON.stringify(body), signal });
-    return { status: told.status, wait: told.headers.get("retry-after"), body: await told.text() };
+    const signal = AbortSignal.timeout(TIMEOUT);
+    const response = await fetch(ONCEWARD_URL + path, { method: "POST", headers, body: JSON.stringify(body), signal });
+    return { status: response.status, retryAfter: response.headers.get("retry-after"), body: await response.text() };
   } catch {
-    return { status: 503, wait: "1", body: '{"code":"store_unavailable"}' };
+    return { status: 503, retryAfter: "1", body: '{"code":"store_unavailable"}' };
   }
 }
 
-/** Claims a key. A claim whose answer was lost may have been made: asked for under the same attempt, it is given again. */
-async function claim(asked) {
+/** Claims a key or token. A claim whose response was lost may exist: a retry with the same attempt receives the same pass. */
+async function claim(intent) {
   const attempt = randomUUID();
   const deadline = Date.now() + LEASE;
   for (;;) {
-    const told = await ask("/claim", { ...asked, attempt });
-    if (told.status < 500 || Date.now() > deadline) return told;
-    await sleep(PATIENCE / 2);
+    const response = await call("/claim", { ...intent, attempt });
+    if (response.status < 500 || Date.now() > deadline) return response;
+    await sleep(TIMEOUT / 2);
   }
 }
 
-/** Whether Onceward has taken in what it was told. Without the right key it has not. */
-function isHeard(status) {
+/** Returns whether Onceward has processed the request. It has not without the right API key. */
+function isProcessed(status) {
   return status < 500 && status !== 401;
 }
 
-/** The right to run under a key, renewed until the run has ended and Onceward has heard how. */
+/** A claim, renewed until Onceward has stored the result of the run. */
 class Claim {
-  #lastWord;
-  #over = false;
-  #turn = Promise.resolve();
+  #result;
+  #settled = false;
+  #queue = Promise.resolve();
 
   constructor({ pass, renew_every }) {
     this.pass = pass;
-    // Twice as often as Onceward asks for it, since one renewal may get stuck.
-    this.pause = milliseconds(renew_every) / 2;
-    this.#keep();
+    // Twice as often as Onceward requires, because one renewal may time out.
+    this.interval = milliseconds(renew_every) / 2;
+    this.#renew();
   }
 
-  async #keep() {
-    for (; !this.#over; await this.#say()) await sleep(this.pause);
+  async #renew() {
+    for (; !this.#settled; await this.#report()) await sleep(this.interval);
   }
 
-  /** Says how the run has ended. As long as that is not heard, or not known, says that the claim is still held. */
-  #say() {
-    return (this.#turn = this.#turn.then(async () => {
-      if (this.#over) return;
-      if (this.#lastWord && isHeard((await ask(...this.#lastWord)).status)) this.#over = true;
-      else await ask("/claim/renew", { pass: this.pass });
+  /** Reports the result of the run. Renews the claim if there is no result yet, or if reporting it fails. */
+  #report() {
+    return (this.#queue = this.#queue.then(async () => {
+      if (this.#settled) return;
+      if (this.#result && isProcessed((await call(...this.#result)).status)) this.#settled = true;
+      else await call("/claim/renew", { pass: this.pass });
     }));
   }
 
   complete(reply) {
-    this.#lastWord = ["/claim/complete", { pass: this.pass, reply }];
-    return this.#say();
+    this.#result = ["/claim/complete", { pass: this.pass, reply }];
+    return this.#report();
   }
 
   release() {
-    this.#lastWord = ["/claim/release", { pass: this.pass }];
-    return this.#say();
+    this.#result = ["/claim/release", { pass: this.pass }];
+    return this.#report();
   }
 }
 
-/** Runs under a claim. Gives what is answered. */
+/** Runs `work` under a claim, and returns the response for the client. */
 async function run(claim, work) {
   let body;
   try {
     body = JSON.stringify(await work());
   } catch {
-    // Its effect is the last thing that it does, so there was none.
+    // The effect is the last step of pay(), so a failure had no effect.
     await claim.release();
     return { status: 500, headers: [], body: '{"code":"internal"}' };
   }
@@ -105,7 +105,7 @@ async function run(claim, work) {
   return { status: 201, headers, body };
 }
 
-/** What must happen once. */
+/** The effect that must happen once. */
 async function pay(order) {
   await sleep(1000 * (order.takes ?? 0));
   await appendFile(LEDGER, `${order.order}\n`);
@@ -115,28 +115,28 @@ async function pay(order) {
 async function handle(request, body) {
   const { "idempotency-key": key, "onceward-token": token } = request.headers;
   if (!key && !token) return { status: 400, headers: [], body: '{"code":"key_missing"}' };
-  const told = await claim({
+  const claimed = await claim({
     ...(key ? { key, at_most_once: !RETRYABLE } : { token }),
     action: "POST /payments",
     subject: request.headers["x-user"] ?? "anonymous",
     fingerprint: createHash("sha256").update(body).digest("hex"),
     lease: `${LEASE}ms`,
   });
-  if (told.status === 401) {
-    // That is for the operator to set right: the customer has done nothing wrong, and may come again.
+  if (claimed.status === 401) {
+    // A configuration error: the operator has to fix it, and the client may retry.
     console.error("Onceward rejects this backend: ONCEWARD_API_KEY is missing or wrong");
     return { status: 503, headers: [["retry-after", "1"]], body: '{"code":"store_unavailable"}' };
   }
-  if (told.status !== 200) {
-    return { status: told.status, headers: told.wait ? [["retry-after", told.wait]] : [], body: told.body };
+  if (claimed.status !== 200) {
+    return { status: claimed.status, headers: claimed.retryAfter ? [["retry-after", claimed.retryAfter]] : [], body: claimed.body };
   }
-  const answer = JSON.parse(told.body);
-  if (answer.outcome === "replay") {
-    const { reply } = answer;
+  const verdict = JSON.parse(claimed.body);
+  if (verdict.outcome === "replay") {
+    const { reply } = verdict;
     const headers = [...reply.headers, ["idempotent-replayed", "true"]];
     return { status: reply.status, headers, body: Buffer.from(reply.body, "base64") };
   }
-  return run(new Claim(answer), () => pay(JSON.parse(body)));
+  return run(new Claim(verdict), () => pay(JSON.parse(body)));
 }
 
 async function serve(request, response) {
@@ -147,6 +147,6 @@ async function serve(request, response) {
   response.end(body);
 }
 
-// A client that hangs up in the middle ends its own request, and not the process, in which others are being paid.
+// A client that closes its connection early ends only its own request, not the process with the payments of other clients.
 const server = createServer((request, response) => serve(request, response).catch(() => response.destroy()));
 server.listen(0, "127.0.0.1", 128, () => console.log(`http://127.0.0.1:${server.address().port}`));

@@ -1,7 +1,13 @@
-//! Onceward makes a submission take effect once, however often it is sent: a double click, an impatient retry, a proxy that resends, a
-//! message that is delivered again.
+//! Makes a submission take effect once, however often it is sent.
+//!
+//! A user clicks twice, a client retries after a timeout, a proxy resends a request, a queue delivers a message again. Each copy looks like
+//! a new request, so the handler runs again: two orders, two payments. A [`Guard`] decides each request before its handler runs. The first
+//! one runs. A duplicate receives the stored response of the first, or is rejected with a code that states why. With a [`store`] outside of
+//! the process, such as Redis, this holds across processes and restarts.
 //!
 //! # Quick start
+//!
+//! A client fetches a token and sends it with the form. The route accepts each token once:
 //!
 //! ```
 //! # #[cfg(feature = "actix")] {
@@ -22,7 +28,7 @@
 //! # }
 //! ```
 //!
-//! Without a framework, [`Guard::run`] runs any function once, and [`Guard::check`] with a [`Pass`] is what it is made of.
+//! Without a framework, [`Guard::run`] runs any function once. It is built on [`Guard::check`], whose verdict to run contains a [`Pass`].
 //!
 //! # Policies
 //!
@@ -33,38 +39,52 @@
 //! | **key** | the client (`Idempotency-Key`, or a business id) | claims the key, runs, stores the response | the stored response; `in_progress`, `key_reused`, `outcome_unknown` | the key is free again |
 //! | **interval** | derived from subject and content | claims the interval and runs | 409 `too_soon`; 429 `locked` of a lock | the interval is free again |
 //!
-//! Whether a run took effect is read from its response, unless the handler or the route says otherwise:
+//! The response determines whether a run took effect, unless the handler or the route states it:
 //!
 //! | response | token, interval | key |
 //! |---|---|---|
 //! | below 400 | applied | applied: stored and replayed |
-//! | 401, 403, 408, 425, 429, 500, 501, 503, and any response made before the handler was called ([`actix::entered()`]) | not applied | not applied; [at most once](KeyRules::at_most_once), 408, 500, 501 and 503 are unknown |
-//! | other 4xx | not applied: the user corrects the form and sends it again | applied: a business answer, stored and replayed |
+//! | 401, 403, 408, 425, 429, 500, 501, 503, and any response created before the handler was called ([`actix::entered()`]) | not applied | not applied; [at most once](KeyRules::at_most_once), 408, 500, 501 and 503 are unknown |
+//! | other 4xx | not applied: the user corrects the form and sends it again | applied: a business response, stored and replayed |
 //! | other 5xx, a panic, an aborted task | unknown: the token stays used | unknown: the claim waits for its lease, or for [`Guard::settle`] |
 //!
-//! An `Err` of work under [`Guard::run`] counts like a 500, unless it is a [`Failure`] that says more. *Unknown* is never guessed into yes
-//! or no.
+//! An `Err` of work under [`Guard::run`] counts like a 500, unless it is a [`Failure`] that states the effect. The guard never guesses an
+//! *unknown* outcome.
 //!
 //! # Glossary
 //!
-//! - *Subject* (who asks), *action* (which operation) and *fingerprint* (digest of the content) make up an [`Intent`].
-//! - A [`Verdict`] is to run, to replay or to reject. A [`Pass`] is the permission to run, settled once by its [`Effect`].
-//! - A *claim* is the record of a run in flight; it lives for a *lease*, and is renewed while the run lives. A [`Reply`] is a stored response;
-//!   it lives for its *retention*.
-//! - A [`Ticket`] names a record in the store. An [*epoch*](store::Epoch) is one uninterrupted life of the store's data.
-//! - *At most once*: after a crash the outcome is unknown until it is settled. *Retryable*: a crash frees the key after its lease, so that the
-//!   handler may run again.
+//! | word | meaning |
+//! |---|---|
+//! | [token](Token) | a signed text that a guard issues; it is valid for one use |
+//! | [key](Key) | a text that the client chooses for one submission, the same in every retry |
+//! | [subject](Subject) | the identity that sends the request: a user id, a client address, or anonymous |
+//! | action | the operation, such as `POST /orders` |
+//! | [fingerprint](Fingerprint) | a digest of the content of a request |
+//! | [intent](Intent) | what a request asks for: subject, action, fingerprint, and the token or key |
+//! | [policy](Policy) | the rule by which a guard recognises a duplicate |
+//! | [verdict](Verdict) | run, replay or reject |
+//! | [pass](Pass) | the permission to run, settled once by the effect of the run |
+//! | [effect](Effect) | applied, not applied or unknown |
+//! | claim | the record of a run in flight |
+//! | lease | the time to live of a claim; the guard renews it while the run is in flight |
+//! | [reply](Reply) | a stored response |
+//! | retention | the time to live of a reply |
+//! | [ticket](Ticket) | the name of a record in the store |
+//! | [epoch](store::Epoch) | one uninterrupted life of the store's data |
+//! | [attempt](Attempt) | one try at redeeming a token or claiming a key, named by a trusted caller |
+//! | [at most once](KeyRules::at_most_once) | after a crash the outcome is unknown until it is settled, as long as the store keeps its data |
+//! | [retryable](KeyRules::retryable) | a crash frees the key after its lease, so that the handler may run again |
 //!
 //! # Metrics
 //!
-//! What [`api::metric`] lists is counted through the `metrics` facade, by the recorder that is installed when the guard is built;
-//! [`Guard::report`] sets the gauges. No label holds what a client has sent.
+//! The guard records the metrics in [`api::metric`] through the `metrics` facade, with the recorder that is installed when the guard is
+//! built. [`Guard::report`] sets the gauges. No label contains data that a client sent.
 //!
 //! # Audit log
 //!
-//! Each step of a claim (claimed, completed, released, unknown, refused, lost …) is an event of `tracing` at level INFO, with the target
-//! `onceward::event`, its action, ticket and run. No token and no key is in it. Keep these events as JSON lines, apart from your other logs:
-//! after a crash, `onceward audit FILE` finds in them the runs whose outcome is unknown.
+//! The guard logs each step of a claim (claimed, completed, released, unknown, refused, lost …) as a `tracing` event at level INFO, with
+//! the target `onceward::event` and the action, ticket and run. No event contains a token or a key. Write these events as JSON lines to a
+//! file of their own: after a crash, `onceward audit FILE` finds in them the runs whose outcome is unknown.
 //!
 //! ```no_run
 //! use std::fs::OpenOptions;
@@ -83,19 +103,22 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! It needs the feature `json` of `tracing-subscriber`. A filter of WARN or ERROR for this target turns the audit log off.
+//! This needs the feature `json` of `tracing-subscriber`. A filter of WARN or ERROR for this target turns the audit log off.
 //!
 //! # Testing
 //!
-//! [`testing`] has a guard on memory with a clock to advance, and a store that fails.
+//! [`testing`] has a guard on a memory store with a clock that the test advances, and a store that fails on request.
 //!
 //! # Features
 //!
-//! - `actix` (on by default): [`actix::Protect`] and the rest of the middleware
+//! No feature is on by default.
+//!
+//! - `actix`: [`actix::Protect`] and the rest of the middleware
 //! - `redis`: [`store::Redis`], for more than one process
 //! - `sql`: [`store::Sql`], on PostgreSQL and SQLite; and [`transaction`], for records that are committed with the rows of the application.
-//!   The crate `onceward-patterns` has changes to rows of your own tables that may be requested twice
+//!   The crate `onceward-patterns` has idempotent changes to rows of your own tables
 //! - `laws`: [`store::laws`], the tests that every store has to pass
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
 mod attempt;
@@ -113,6 +136,8 @@ mod fingerprint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[allow(dead_code, unused_imports, reason = "each adapter, which is a feature of its own, uses a part of it")]
 pub mod http;
 mod intent;
@@ -134,7 +159,7 @@ mod runtime;
 mod settled;
 mod shared_secret;
 mod shutdown;
-// Part of the library only to reach its internals; it lives with the tests.
+// A module of the library only to reach its internals; the file is with the tests.
 #[cfg(test)]
 #[path = "../tests/simulator/schedules.rs"]
 mod simulator;
@@ -214,18 +239,3 @@ pub use crate::token::Token;
 pub use crate::token::secret::{Secret, WeakSecret};
 pub use crate::verdict::Verdict;
 pub use crate::warning_limit::{WarningLimit, WarningLimits};
-
-/// The examples of the page about logs, run as tests.
-#[cfg(all(doctest, feature = "actix"))]
-#[doc = include_str!("../../docs/logging.md")]
-struct LoggingPage;
-
-/// The examples of the README, run as tests.
-#[cfg(all(doctest, feature = "actix", feature = "redis", feature = "sql"))]
-#[doc = include_str!("../../README.md")]
-struct Readme;
-
-/// The examples of the page about tests, run as tests.
-#[cfg(all(doctest, feature = "actix"))]
-#[doc = include_str!("../../docs/testing.md")]
-struct TestingPage;

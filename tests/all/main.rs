@@ -1,4 +1,4 @@
-//! Onceward against real servers, stores and clients. Each folder is one subject; the name of a test says what it proves.
+//! Tests of Onceward against real servers, stores and clients. Each folder is one topic; the name of a test states its result.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
 /// The actix-web middleware.
@@ -31,16 +31,17 @@ mod demo {
     mod shop;
 }
 
-/// README, docs and their examples, and rules for the test sources.
+/// README, docs and their examples, and rules for the sources of the tests.
 mod docs {
     mod backend_examples;
     mod guarantees;
     mod links;
     mod literal_sleeps;
+    mod pages;
     mod readme;
 }
 
-/// Gateways that ask the service before they forward a request.
+/// Gateways that send an auth request to the service before they forward a request.
 mod gateways {
     mod browser_pages;
     mod forward_auth;
@@ -60,7 +61,7 @@ mod intervals {
     mod windows_and_locks;
 }
 
-/// Keys: which requests share one, what a duplicate receives, and what a crash or a fault leaves behind.
+/// Keys: requests that share one, responses to duplicates, and the state after a crash or a fault.
 mod keys {
     pub(crate) mod audit_log;
     mod background_writes;
@@ -82,13 +83,20 @@ mod keys {
     mod waiting;
 }
 
-/// The library without HTTP, and what it depends on.
+/// The library without HTTP, and its dependencies.
 mod library {
     mod dependencies;
     mod run_function;
     mod startup_errors;
 }
 mod museum;
+
+/// The packages for crates.io and npm.
+mod packaging {
+    mod cargo_packages;
+    mod npm_package;
+    mod rust_version;
+}
 mod patterns;
 
 /// The store on Redis: one server, Sentinel, Cluster, and their faults.
@@ -179,7 +187,7 @@ mod stores {
     mod memory_limit;
 }
 
-/// Tokens: what they are valid for, what uses them up, and what gives them back.
+/// Tokens: binding, redeem, release and secrets.
 mod tokens {
     mod bad_input;
     mod binding;
@@ -193,5 +201,5 @@ mod tokens {
     mod shared_secret;
 }
 
-/// The shop as a program of its own.
+/// Path of the `peer` binary: the shop as a separate process.
 const PEER: &str = env!("CARGO_BIN_EXE_peer");

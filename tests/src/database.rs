@@ -1,4 +1,4 @@
-//! A database of a test's own, of either kind, with the tables that it names.
+//! A fresh PostgreSQL or SQLite database for one test, with the given tables.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -11,28 +11,28 @@ use uuid::Uuid;
 
 use crate::postgres::PostgresServer;
 
-/// How long a writer may wait for the others, on a busy machine.
+/// Maximum time a SQLite writer waits for the others on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The time of a file, where nobody sets the wall clock.
+/// SQL for the time of a SQLite file, for tests that do not set the wall clock.
 const FILE_TIME: &str = "(SELECT time_ms + CAST(unixepoch('subsec') * 1000 AS INTEGER) - wall_ms FROM onceward_clock)";
 
-/// One in a real PostgreSQL.
+/// A database on a real PostgreSQL server.
 pub struct Postgres {
     url: String,
     _server: Arc<PostgresServer>,
 }
 
-/// One in a file.
+/// A database in a SQLite file.
 pub struct Sqlite {
     folder: TempDir,
 }
 
 impl Postgres {
-    /// How a transaction begins that is going to write.
+    /// The statement that begins a writing transaction.
     pub const BEGIN: &str = "BEGIN";
 
-    /// A new one.
+    /// Creates a database with these tables.
     pub async fn with(tables: &str) -> Self {
         let server = server();
         let url = server.database(&format!("test_{}", Uuid::new_v4().simple())).await;
@@ -41,44 +41,47 @@ impl Postgres {
         database
     }
 
-    /// A connection to it.
+    /// Opens a connection.
     pub async fn connection(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.expect("the server answers")
     }
 
-    /// Where it is.
+    /// Its URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// Runs statements.
     pub async fn execute(&self, statements: &str) {
-        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut self.connection().await).await.expect("they run");
+        sqlx::raw_sql(AssertSqlSafe(statements))
+            .execute(&mut self.connection().await)
+            .await
+            .expect("the statements run");
     }
 
-    /// The one number that a query gives, which has to be a bigint.
+    /// Returns the single number of a query, which must be a bigint.
     pub async fn number(&self, query: &str) -> i64 {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut self.connection().await).await.expect("one number")
     }
 
-    /// The one text that a query gives.
+    /// Returns the single text of a query.
     pub async fn text(&self, query: &str) -> String {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut self.connection().await).await.expect("one text")
     }
 }
 
 impl Sqlite {
-    /// How a transaction begins that is going to write.
+    /// The statement that begins a writing transaction.
     pub const BEGIN: &str = "BEGIN IMMEDIATE";
 
-    /// A new one.
+    /// Creates a database with these tables.
     pub async fn with(tables: &str) -> Self {
         let database = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         database.execute(tables).await;
         database
     }
 
-    /// A connection to it.
+    /// Opens a connection.
     pub async fn connection(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new()
             .filename(self.folder.path().join("test.db"))
@@ -88,46 +91,49 @@ impl Sqlite {
         options.connect().await.expect("the file opens")
     }
 
-    /// Where it is.
+    /// Its URL.
     pub fn url(&self) -> String {
         format!("sqlite:{}", self.folder.path().join("test.db").display())
     }
 
     /// Runs statements.
     pub async fn execute(&self, statements: &str) {
-        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut self.connection().await).await.expect("they run");
+        sqlx::raw_sql(AssertSqlSafe(statements))
+            .execute(&mut self.connection().await)
+            .await
+            .expect("the statements run");
     }
 
-    /// The one number that a query gives.
+    /// Returns the single number of a query.
     pub async fn number(&self, query: &str) -> i64 {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut self.connection().await).await.expect("one number")
     }
 
-    /// The one text that a query gives.
+    /// Returns the single text of a query.
     pub async fn text(&self, query: &str) -> String {
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut self.connection().await).await.expect("one text")
     }
 }
 
-/// One of either kind, with the tables of Onceward.
+/// A database of either kind, with the tables of Onceward.
 pub enum TestDatabase {
-    /// In a real PostgreSQL.
+    /// On a real PostgreSQL server.
     Postgres(Postgres),
-    /// In a file.
+    /// In a SQLite file.
     Sqlite(Sqlite),
 }
 
 impl TestDatabase {
-    /// A new one of each kind.
+    /// Creates one database of each kind.
     pub async fn both() -> [Self; 2] {
         let both = [Self::Postgres(Postgres::with("").await), Self::Sqlite(Sqlite::with("").await)];
         for database in &both {
-            Sql::migrate(&database.url()).await.expect("the tables can be made");
+            Sql::migrate(&database.url()).await.expect("the tables are created");
         }
         both
     }
 
-    /// Where it is.
+    /// Its URL.
     pub fn url(&self) -> String {
         match self {
             Self::Postgres(database) => database.url().to_owned(),
@@ -143,7 +149,7 @@ impl TestDatabase {
         }
     }
 
-    /// The one number that a query gives.
+    /// Returns the single number of a query.
     pub async fn number(&self, query: &str) -> i64 {
         match self {
             Self::Postgres(database) => database.number(query).await,
@@ -151,7 +157,7 @@ impl TestDatabase {
         }
     }
 
-    /// The time so many days from now, by the database's clock, as a record has it.
+    /// Returns SQL for the time `days` from now by the database's clock, in the format of a record.
     pub fn in_days(&self, days: i64) -> String {
         match self {
             Self::Postgres(_) => format!("clock_timestamp() + {days} * interval '1 day'"),
@@ -159,7 +165,7 @@ impl TestDatabase {
         }
     }
 
-    /// For how many milliseconds a record is still valid, by the database's clock.
+    /// Returns SQL for the milliseconds until a record expires, by the database's clock.
     pub fn left(&self) -> String {
         match self {
             Self::Postgres(_) => "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint".to_owned(),
@@ -167,16 +173,19 @@ impl TestDatabase {
         }
     }
 
-    /// Begins another epoch, as after a backup was restored.
+    /// Begins a new epoch, as after a restored backup.
     pub async fn begin_epoch(&self) {
-        let epoch = match self {
-            Self::Postgres(_) => "decode('0102030405060708', 'hex')",
-            Self::Sqlite(_) => "x'0102030405060708'",
+        let database = match self {
+            Self::Postgres(_) => "PostgreSQL",
+            Self::Sqlite(_) => "SQLite",
         };
-        self.execute(&format!("UPDATE onceward_schema SET reign = {epoch}")).await;
+        let row = format!("| {database} | `UPDATE ");
+        let documented = include_str!("../../guard/docs/stores.md").lines().find_map(|line| line.strip_prefix(&row));
+        let statement = documented.and_then(|rest| rest.strip_suffix("` |")).expect("a documented statement");
+        self.execute(&format!("UPDATE {statement}")).await;
     }
 
-    /// Adds so many records, which expire in so many days.
+    /// Adds `count` records that expire in `days` days.
     pub async fn fill(&self, name: &str, count: usize, days: i64) {
         let expires_at = self.in_days(days);
         let numbers = format!("WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count})");
@@ -187,10 +196,10 @@ impl TestDatabase {
     }
 }
 
-/// One server for all tests that run at the same time; it ends with the last of them.
+/// Returns the server that all concurrent tests share; it ends with the last of them.
 fn server() -> Arc<PostgresServer> {
     static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().expect("no test dies while it starts a server");
+    let mut shared = SHARED.lock().expect("no test panics while it starts a server");
     shared.upgrade().unwrap_or_else(|| {
         let server = Arc::new(PostgresServer::start());
         *shared = Arc::downgrade(&server);

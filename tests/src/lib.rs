@@ -1,5 +1,5 @@
-//! The test bed: real servers, an independent ledger, a proxy that loses answers, and the flawed implementations that
-//! each guarantee is held against.
+//! Test harness: real servers, an independent ledger, proxies with faults, and flawed implementations on which the tests of each
+//! guarantee must fail.
 
 pub mod browser_pages;
 pub mod charging_app;
@@ -37,3 +37,13 @@ pub mod stopping_proxy;
 pub mod tls_redis;
 pub mod verdict_tally;
 pub mod wall_clock;
+
+/// The Rust examples of the README, run as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ReadmePage;
+
+/// The Rust examples of the page about logs, run as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/logging.md")]
+struct LoggingPage;

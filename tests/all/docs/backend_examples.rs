@@ -1,4 +1,4 @@
-//! Backends in other languages, made idempotent by the claim API: the examples in `docs/backends`, as they stand.
+//! Runs the examples in `docs/backends`: backends in Python and Node that call the claim API of the service.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -45,15 +45,15 @@ impl Backend {
             .stdout(Stdio::piped())
             .stderr(log.reopen().unwrap())
             .spawn()
-            .unwrap_or_else(|error| panic!("{program} does not start ({error}): apt-get install python3 nodejs"));
+            .unwrap_or_else(|error| panic!("could not start {program} ({error}): apt-get install python3 nodejs"));
         let mut url = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
         Self { child, url: url.trim().to_owned(), log }
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the process, like a crash.
     fn kill(&mut self) {
-        self.child.kill().and_then(|()| self.child.wait()).expect("its own child");
+        self.child.kill().and_then(|()| self.child.wait()).expect("the process is a child of the test");
     }
 
     fn payment(&self, key: &str, order: &str, takes: f64) -> RequestBuilder {
@@ -65,13 +65,13 @@ impl Backend {
         send(self.payment(key, order, takes)).await
     }
 
-    /// A click on a page that has fetched a token, not sent yet.
+    /// Returns the request of a click on a page with this token, unsent.
     fn click(&self, token: &str, order: &str, takes: f64) -> RequestBuilder {
         let body = json!({"order": order, "takes": takes}).to_string();
         http().post(format!("{}/payments", self.url)).header(header::TOKEN, token).body(body)
     }
 
-    /// As a client does that comes again as long as it is told to.
+    /// Sends a payment, and retries it while the response says so.
     async fn pay_at_last(&self, key: &str, order: &str, takes: f64) -> Answer {
         Self::send_at_last(|| self.payment(key, order, takes)).await
     }
@@ -85,21 +85,20 @@ impl Backend {
             assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("it is told to come again, again and again");
+        panic!("still 409 or 503 after 200 attempts");
     }
 
-    /// Begins to send a payment, and hangs up in the middle of it.
+    /// Sends half of a payment and closes the connection.
     async fn hang_up(&self, key: &str) {
-        let mut client = TcpStream::connect(self.url.trim_start_matches("http://")).await.expect("it listens");
+        let mut client = TcpStream::connect(self.url.trim_start_matches("http://")).await.expect("the backend listens");
         let head =
             format!("POST /payments HTTP/1.1\r\nhost: shop\r\nidempotency-key: {key}\r\ncontent-length: 40\r\n\r\n");
-        client.write_all(format!(r#"{head}{{"order":"#).as_bytes()).await.expect("it reads");
-        client.shutdown().await.expect("it is there");
-        // It says nothing, and hangs up in turn.
-        let mut said = Vec::new();
-        client.read_to_end(&mut said).await.expect("it hangs up");
-        // Node may say that this was no request, which is as good.
-        assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&said));
+        client.write_all(format!(r#"{head}{{"order":"#).as_bytes()).await.expect("the backend reads");
+        client.shutdown().await.expect("the connection is open");
+        let mut response = Vec::new();
+        client.read_to_end(&mut response).await.expect("the backend closes the connection");
+        // Node may respond with 400 before it closes.
+        assert!(response.is_empty() || response.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&response));
     }
 }
 
@@ -111,13 +110,13 @@ impl Drop for Backend {
 }
 
 const KEY: &str = "a-key-of-the-backends";
-/// The lease that the examples ask for.
+/// The lease that the examples request.
 const LEASE: Duration = Duration::from_secs(2);
 
 async fn state(service: &OncewardServer, key: &str) -> String {
-    let asked = json!({"key": key, "action": "POST /payments", "subject": "anonymous"}).to_string();
+    let body = json!({"key": key, "action": "POST /payments", "subject": "anonymous"}).to_string();
     let request = http().post(format!("{}/outcome", service.url)).bearer_auth(KEY);
-    let answer = send(request.header("content-type", "application/json").body(asked)).await;
+    let answer = send(request.header("content-type", "application/json").body(body)).await;
     serde_json::from_slice::<Value>(&answer.body).unwrap()["state"].as_str().unwrap().to_owned()
 }
 
@@ -125,23 +124,23 @@ async fn is_running(service: &OncewardServer, key: &str) -> bool {
     state(service, key).await == "running"
 }
 
-/// Cuts off every answer to a claim.
+/// Truncates every response to a claim.
 fn cut_off(seen: &RecordedRequest) -> HttpFault {
     if seen.line.ends_with(" /claim") { HttpFault::CutAnswer(95) } else { HttpFault::None }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_server_in_another_language_pays_once() {
+async fn backend_in_another_language_pays_once() {
     let redis = RedisServer::start();
     for example in EXAMPLES {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
         let backends = [(); 2].map(|()| Backend::start(example, &service.url, &ledger));
         let racers = (0..32).map(|racer| backends[racer % 2].pay_at_last("k", "tea", 0.2));
-        let told = join_all(racers).await;
+        let responses = join_all(racers).await;
         let is_first = |answer: &&Answer| !answer.headers.contains_key("idempotent-replayed");
-        assert_eq!(told.iter().filter(is_first).count(), 1, "{example:?}: {told:?}");
-        assert!(told.iter().all(|answer| answer.status == 201), "{told:?}");
+        assert_eq!(responses.iter().filter(is_first).count(), 1, "{example:?}: {responses:?}");
+        assert!(responses.iter().all(|answer| answer.status == 201), "{responses:?}");
         let again = backends[1].pay("k", "tea", 0.2).await;
         assert_eq!((again.status, &again.headers["idempotent-replayed"]), (201, &"true".parse().unwrap()));
         assert_eq!(again.body, r#"{"paid": "tea"}"#.replace(' ', if example.0 == "node" { "" } else { " " }));
@@ -151,7 +150,7 @@ async fn a_plain_server_in_another_language_pays_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_click_at_a_plain_server_gets_the_first_answer() {
+async fn clicks_at_a_backend_receive_the_first_response() {
     let redis = RedisServer::start();
     for example in EXAMPLES {
         let ledger = Ledger::new();
@@ -162,126 +161,129 @@ async fn every_click_at_a_plain_server_gets_the_first_answer() {
             let (backend, token) = (&backends[click % 2], &token);
             Backend::send_at_last(move || backend.click(token, "tea", 0.2))
         });
-        let told = join_all(clicks).await;
+        let responses = join_all(clicks).await;
         let is_first = |answer: &&Answer| !answer.headers.contains_key("idempotent-replayed");
-        assert_eq!(told.iter().filter(is_first).count(), 1, "{example:?}: {told:?}");
-        assert!(told.iter().all(|answer| answer.status == 201 && answer.body == told[0].body), "{told:?}");
+        assert_eq!(responses.iter().filter(is_first).count(), 1, "{example:?}: {responses:?}");
+        assert!(
+            responses.iter().all(|answer| answer.status == 201 && answer.body == responses[0].body),
+            "{responses:?}"
+        );
         let changed = send(backends[0].click(&token, "coffee", 0.0)).await;
         assert_eq!((changed.status, ledger.runs()), (409, vec!["tea".to_owned()]), "{example:?}: {changed:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_server_that_was_killed_frees_its_key_and_one_that_is_slow_keeps_it() {
+async fn killed_retryable_backend_frees_its_key_and_slow_one_keeps_it() {
     let redis = RedisServer::start();
     for example in EXAMPLES {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
         let [mut one, other] =
             [(); 2].map(|()| Backend::start_with(example, &service.url, &ledger, &[("RETRYABLE", "1")]));
-        // Slower than its lease: its claim is renewed.
+        // The run takes longer than the lease, so the claim is renewed.
         let (slow, ()) = tokio::join!(one.pay("slow", "slow", 5.0), async {
-            until("it is claimed", Duration::from_secs(5), || is_running(&service, "slow")).await;
+            until("the key is claimed", Duration::from_secs(5), || is_running(&service, "slow")).await;
             outlast(LEASE).await;
             let duplicate = other.pay("slow", "slow", 5.0).await;
             assert_eq!(duplicate.status, 409, "{example:?}: {duplicate:?}");
-            assert!(is_running(&service, "slow").await, "{example:?}: it was asked in time");
+            assert!(is_running(&service, "slow").await, "{example:?}: still in flight");
         });
         assert_eq!(slow.status, 201, "{example:?}");
 
         let cut_off = tokio::spawn(one.payment("dead", "dead", 60.0).send());
-        until("it is claimed", Duration::from_secs(5), || is_running(&service, "dead")).await;
+        until("the key is claimed", Duration::from_secs(5), || is_running(&service, "dead")).await;
         one.kill();
         assert!(cut_off.await.unwrap().is_err());
         let early = other.pay("dead", "dead", 60.0).await;
         assert_eq!(early.status, 409, "{example:?}: {early:?}");
         let is_free = || async { state(&service, "dead").await == "absent" };
-        until("the lease is over", Duration::from_secs(6), is_free).await;
+        until("the lease has expired", Duration::from_secs(6), is_free).await;
         let next = tokio::spawn(other.payment("dead", "dead", 60.0).send());
-        until("the next one runs", Duration::from_secs(5), || is_running(&service, "dead")).await;
+        until("the next request runs", Duration::from_secs(5), || is_running(&service, "dead")).await;
         next.abort();
         assert_eq!(ledger.runs(), ["slow"], "{example:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_server_that_holds_and_was_killed_leaves_an_unknown_outcome_and_nobody_pays_again() {
+async fn killed_backend_leaves_an_unknown_outcome() {
     let redis = RedisServer::start();
     for example in EXAMPLES {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
         let [mut one, other] = [(); 2].map(|()| Backend::start(example, &service.url, &ledger));
         let cut_off = tokio::spawn(one.payment("dead", "dead", 60.0).send());
-        until("it is claimed", Duration::from_secs(5), || is_running(&service, "dead")).await;
+        until("the key is claimed", Duration::from_secs(5), || is_running(&service, "dead")).await;
         one.kill();
         assert!(cut_off.await.unwrap().is_err());
         let is_unknown = || async { state(&service, "dead").await == "unknown" };
-        until("the lease is over", Duration::from_secs(6), is_unknown).await;
-        let refused = other.pay("dead", "dead", 60.0).await;
-        let said: Value = serde_json::from_slice(&refused.body).unwrap();
-        assert_eq!((refused.status, &said["code"]), (409, &json!("outcome_unknown")), "{example:?}");
+        until("the lease has expired", Duration::from_secs(6), is_unknown).await;
+        let rejected = other.pay("dead", "dead", 60.0).await;
+        let problem: Value = serde_json::from_slice(&rejected.body).unwrap();
+        assert_eq!((rejected.status, &problem["code"]), (409, &json!("outcome_unknown")), "{example:?}");
         assert_eq!(other.pay("another", "another", 0.0).await.status, 201, "{example:?}");
         assert_eq!(ledger.runs(), ["another"], "{example:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_hangs_up_in_the_middle_of_its_request_disturbs_no_payment_of_others() {
+async fn client_disconnect_disturbs_no_other_payment() {
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
         let backend = Backend::start(example, &service.url, &ledger);
         let (first, ()) = tokio::join!(backend.pay("k", "tea", 1.0), async {
-            until("it is claimed", Duration::from_secs(5), || is_running(&service, "k")).await;
+            until("the key is claimed", Duration::from_secs(5), || is_running(&service, "k")).await;
             backend.hang_up("cut").await;
         });
         assert_eq!(first.status, 201, "{example:?}");
         let again = backend.pay("k", "tea", 1.0).await;
         assert!(again.headers.contains_key("idempotent-replayed"), "{example:?}: {again:?}");
-        assert_eq!(state(&service, "cut").await, "absent", "{example:?}: nothing was asked for half a request");
+        assert_eq!(state(&service, "cut").await, "absent", "{example:?}: half a request claims nothing");
         assert_eq!(ledger.runs(), ["tea"], "{example:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_of_onceward_that_is_cut_off_runs_nothing_and_ends_nobody() {
+async fn truncated_response_of_onceward_runs_nothing() {
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
-        let way = FaultyHttpProxy::to(&service.url, cut_off).await;
-        let backend = Backend::start_with(example, &way.url, &ledger, &[("RETRYABLE", "1")]);
-        // Cut in an answer that says to run, and in one that refuses.
+        let proxy = FaultyHttpProxy::to(&service.url, cut_off).await;
+        let backend = Backend::start_with(example, &proxy.url, &ledger, &[("RETRYABLE", "1")]);
+        // The first truncated response is a verdict to run, the second a rejection.
         for _ in 0..2 {
-            let unheard = backend.pay("k", "tea", 0.0).await;
-            assert_eq!((unheard.status, &unheard.headers["retry-after"]), (503, &"1".parse().unwrap()), "{example:?}");
+            let failed = backend.pay("k", "tea", 0.0).await;
+            assert_eq!((failed.status, &failed.headers["retry-after"]), (503, &"1".parse().unwrap()), "{example:?}");
         }
-        way.plan(smooth);
-        let heard = backend.pay_at_last("k", "tea", 0.0).await;
-        assert_eq!(heard.status, 201, "{example:?}");
+        proxy.plan(smooth);
+        let paid = backend.pay_at_last("k", "tea", 0.0).await;
+        assert_eq!(paid.status, 201, "{example:?}");
         assert_eq!(ledger.runs(), ["tea"], "{example:?}");
     }
 }
 
-/// A claim whose answer was lost is asked for again under the same attempt. Only if that is never heard, an operator has to settle it.
+/// A backend retries a claim with a lost response under the same attempt. An operator has to settle it only if all retries are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claim_whose_answer_was_cut_off_is_asked_for_again_and_pays_once() {
+async fn claim_with_truncated_response_is_retried_and_pays_once() {
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
         let cut = AtomicUsize::new(0);
         let twice = move |seen: &RecordedRequest| {
             if cut.fetch_add(1, Ordering::SeqCst) < 2 { cut_off(seen) } else { HttpFault::None }
         };
-        let way = FaultyHttpProxy::to(&service.url, twice).await;
-        let backend = Backend::start(example, &way.url, &ledger);
-        let heard = backend.pay("k", "tea", 0.0).await;
+        let proxy = FaultyHttpProxy::to(&service.url, twice).await;
+        let backend = Backend::start(example, &proxy.url, &ledger);
+        let paid = backend.pay("k", "tea", 0.0).await;
         assert_eq!(
-            (heard.status, way.seen().len()),
+            (paid.status, proxy.seen().len()),
             (201, 4),
-            "{example:?}: asked three times, and completed: {heard:?}"
+            "{example:?}: three claims and one completion: {paid:?}"
         );
 
-        way.plan(cut_off);
-        let unheard = backend.pay("lost", "coffee", 0.0).await;
-        assert_eq!((unheard.status, &unheard.headers["retry-after"]), (503, &"1".parse().unwrap()), "{example:?}");
-        way.plan(smooth);
+        proxy.plan(cut_off);
+        let failed = backend.pay("lost", "coffee", 0.0).await;
+        assert_eq!((failed.status, &failed.headers["retry-after"]), (503, &"1".parse().unwrap()), "{example:?}");
+        proxy.plan(smooth);
         let is_unknown = || async { state(&service, "lost").await == "unknown" };
         until("the lease has expired", Duration::from_secs(6), is_unknown).await;
         assert_eq!(backend.pay("lost", "coffee", 0.0).await.status, 409, "{example:?}");
@@ -290,24 +292,25 @@ async fn claim_whose_answer_was_cut_off_is_asked_for_again_and_pays_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_that_gets_stuck_does_not_cost_a_plain_server_its_claim() {
+async fn stuck_renewal_does_not_lose_the_claim() {
     let redis = RedisServer::start();
     for example in EXAMPLES {
         let ledger = Ledger::new();
         let service = OncewardServer::start(&["--store", &redis.url(), "--api-key", KEY, "--prefix", example.0]);
         let stuck = AtomicBool::new(false);
-        let way = FaultyHttpProxy::to(&service.url, move |seen| {
+        let proxy = FaultyHttpProxy::to(&service.url, move |seen| {
             match seen.line.contains("/claim/renew") && !stuck.swap(true, Ordering::SeqCst) {
                 true => HttpFault::Stall(Duration::from_secs(6)),
                 false => HttpFault::None,
             }
         })
         .await;
-        let (one, other) = (Backend::start(example, &way.url, &ledger), Backend::start(example, &service.url, &ledger));
+        let (one, other) =
+            (Backend::start(example, &proxy.url, &ledger), Backend::start(example, &service.url, &ledger));
         let (first, duplicate) = tokio::join!(one.pay("k", "tea", 5.0), async {
-            until("it is claimed", Duration::from_secs(5), || is_running(&service, "k")).await;
+            until("the key is claimed", Duration::from_secs(5), || is_running(&service, "k")).await;
             outlast(LEASE).await;
-            // A busy store may be late: then nothing ran, and the client sends the same again.
+            // If a busy store replies too late, nothing has run, and the client retries.
             loop {
                 let duplicate = other.pay("k", "tea", 5.0).await;
                 if duplicate.status != 503 {
@@ -321,37 +324,37 @@ async fn a_renewal_that_gets_stuck_does_not_cost_a_plain_server_its_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plain_server_whose_last_word_gets_lost_says_it_again_and_keeps_its_key_meanwhile() {
+async fn lost_completion_is_retried_and_the_key_stays_claimed() {
     for example in EXAMPLES {
         let (ledger, service) = (Ledger::new(), OncewardServer::start(&["--api-key", KEY]));
         let lost = |seen: &RecordedRequest| {
             if seen.line.contains("/claim/complete") { HttpFault::Instead(503) } else { HttpFault::None }
         };
-        let way = FaultyHttpProxy::to(&service.url, lost).await;
-        let backend = Backend::start(example, &way.url, &ledger);
+        let proxy = FaultyHttpProxy::to(&service.url, lost).await;
+        let backend = Backend::start(example, &proxy.url, &ledger);
         assert_eq!(
             backend.pay("k", "tea", 0.0).await.status,
             201,
-            "{example:?}: it has happened, and its caller is told"
+            "{example:?}: the payment was made, and the client receives 201"
         );
         let is_kept = || async { backend.pay("k", "tea", 0.0).await.status == 409 };
-        holds_for("it keeps its key for longer than its lease", LEASE * 3 / 2, is_kept).await;
-        way.plan(smooth);
+        holds_for("the key stays claimed for longer than its lease", LEASE * 3 / 2, is_kept).await;
+        proxy.plan(smooth);
         let is_replayed = || async { backend.pay("k", "tea", 0.0).await.headers.contains_key("idempotent-replayed") };
-        until("it was heard", Duration::from_secs(5), is_replayed).await;
+        until("the completion is stored", Duration::from_secs(5), is_replayed).await;
         assert_eq!(ledger.runs(), ["tea"], "{example:?}");
     }
 }
 
-/// The line of the service's log about a caller without its key.
+/// Returns the line of the service's log about a request without the right API key.
 fn warned(service: &OncewardServer) -> Option<Value> {
     let lines = service.log().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
     { lines }.find(|line| line["level"] == "WARN" && line["key"].is_string())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_api_key_is_logged_on_both_sides_and_not_shown_to_the_customer() {
-    for (example, (given, said)) in EXAMPLES
+async fn wrong_api_key_is_logged_and_hidden_from_the_customer() {
+    for (example, (given, flaw)) in EXAMPLES
         .into_iter()
         .flat_map(|example| [("a-wrong-key-canary", "wrong"), ("", "missing")].map(|key| (example, key)))
     {
@@ -366,7 +369,7 @@ async fn wrong_api_key_is_logged_on_both_sides_and_not_shown_to_the_customer() {
         until("the service has logged it", Duration::from_secs(5), || std::future::ready(warned(&service).is_some()))
             .await;
         let line = warned(&service).unwrap();
-        assert_eq!((&line["key"], &line["path"], &line["peer"]), (&said.into(), &"/claim".into(), &"127.0.0.1".into()));
+        assert_eq!((&line["key"], &line["path"], &line["peer"]), (&flaw.into(), &"/claim".into(), &"127.0.0.1".into()));
         assert!(!log.contains("canary") && !service.log().iter().any(|line| line.contains("canary")), "{line}");
     }
 }

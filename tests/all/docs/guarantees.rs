@@ -1,13 +1,13 @@
-//! `docs/guarantees.md` speaks of every event, and names a test for each. That those exist is looked at with the other pages.
+//! Checks that `docs/guarantees.md` covers every event and names a test for each. `links.rs` checks that these tests exist.
 
 const PAGE: &str = include_str!("../../../docs/guarantees.md");
 
-/// What no test of ours can show.
+/// Events without a test.
 const NOT_SHOWN: [&str; 1] = ["A standby takes over"];
 
-/// The events that somebody who chooses a store asks about.
+/// The events that matter for choosing a store.
 #[test]
-fn every_event_that_may_befall_a_store_has_a_line() {
+fn guarantees_page_covers_every_store_event() {
     let page = PAGE.to_lowercase();
     for event in [
         "crashes",
@@ -19,14 +19,14 @@ fn every_event_that_may_befall_a_store_has_a_line() {
         "reply of the store is lost",
         "worker is killed",
     ] {
-        assert!(page.contains(event), "{event}");
+        assert!(page.contains(event), "the page does not mention {event:?}");
     }
 }
 
 #[test]
-fn every_line_names_the_test_that_shows_it_or_is_known_to_have_none() {
+fn every_guarantee_names_a_test_or_is_exempt() {
     let lines: Vec<_> = PAGE.lines().filter_map(|line| line.strip_prefix("| **")).collect();
-    assert!(lines.len() > 20, "{} lines", lines.len());
+    assert!(lines.len() > 20, "found only {} events", lines.len());
     for line in lines {
         let (event, rest) = line.split_once("**").unwrap();
         let shown_by = rest.trim_end_matches(" |").rsplit_once(" | ").unwrap().1;

@@ -1,4 +1,4 @@
-//! The pages in `docs` name what exists: every wish is answered, every test that is named is one, every link leads somewhere.
+//! The pages of the documentation name only what exists: every requirement is answered, every named test is one, every link leads somewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,11 @@ fn read(path: &Path) -> String {
 }
 
 fn links(page: &str) -> Vec<Link> {
-    let pattern = regex_lite::Regex::new(r"\[([^\]]+)\]\(([^)]+)\)").unwrap();
-    let link = |found: regex_lite::Captures<'_>| Link { text: found[1].to_owned(), target: found[2].to_owned() };
+    let pattern = regex_lite::Regex::new(r"(?m)\[([^\]]+)\](?:\(([^)]+)\)|: (\S+)$)").unwrap();
+    let link = |found: regex_lite::Captures<'_>| {
+        let target = found.get(2).or(found.get(3)).expect("one of them");
+        Link { text: found[1].to_owned(), target: target.as_str().to_owned() }
+    };
     pattern.captures_iter(page).map(link).collect()
 }
 
@@ -34,7 +37,7 @@ fn rows<'a>(page: &'a str, kind: char) -> Vec<(usize, &'a str)> {
     page.lines().filter_map(row).collect()
 }
 
-/// Whether this is a test, by its attribute, or by standing among those that are written for both databases.
+/// Returns whether this is a test: by its attribute, or because it is in the macro that runs tests on both databases.
 fn is_test(source: &str, name: &str) -> bool {
     let attribute = r"#\[(tokio::|actix_web::)?test(\([^\]]*\))?\]\s*(#\[[^\]]*\]\s*)*(async )?fn ";
     let plain = regex_lite::Regex::new(&format!(r"{attribute}{name}\(")).unwrap();
@@ -42,35 +45,43 @@ fn is_test(source: &str, name: &str) -> bool {
     plain.is_match(source) || source.contains("\non_both! {") && both.is_match(source)
 }
 
-/// Whether the path of a module or item of the library leads to this file.
+/// Returns whether the path of a module or item of the library leads to this file.
 fn is_item(path: &Path, content: &str, name: &str) -> bool {
     let last = name.rsplit("::").next().unwrap();
     let declared = regex_lite::Regex::new(&format!(r"\npub (async fn|fn|struct|enum|trait|mod) {last}\b")).unwrap();
     path.file_stem().is_some_and(|stem| stem == last) || declared.is_match(content)
 }
 
-/// Whether a link names a test, and not a part of the library.
+/// Returns whether a link names a test, and not an item of the library.
 fn names_a_test(link: &Link) -> bool {
     link.text.starts_with('`') && !link.text.contains("::")
 }
 
-/// The name that a heading can be led to by.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase().replace(' ', "-");
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// What is wrong with a link, if anything is.
-fn broken(link: &Link) -> Option<String> {
+/// Returns why a link of a page in this folder is broken, or `None` if it is not.
+fn broken(folder: &Path, link: &Link) -> Option<String> {
+    if link.target.starts_with("https://") {
+        return None;
+    }
     let (file, heading) = link.target.split_once('#').unwrap_or((&link.target, ""));
-    let path = docs().join(file);
+    let path = folder.join(file);
+    if path.is_dir() && heading.is_empty() {
+        return None;
+    }
     if !path.is_file() {
         return Some(format!("{file} does not exist"));
     }
-    let content = read(&path);
+    let Ok(content) = fs::read_to_string(&path) else {
+        return None; // a picture
+    };
     if let Some(name) = link.text.strip_prefix('`').and_then(|text| text.strip_suffix('`')) {
         let is_there = if name.contains("::") { is_item(&path, &content, name) } else { is_test(&content, name) };
-        return (!is_there).then(|| format!("{name} is no test of {file}, and nothing else in it"));
+        return (file.ends_with(".rs") && !is_there).then(|| format!("{file} has no test or item {name}"));
     }
     let leads = content.lines().filter(|line| line.starts_with('#')).any(|line| {
         let text = line.trim_start_matches('#').trim();
@@ -79,23 +90,77 @@ fn broken(link: &Link) -> Option<String> {
     (!heading.is_empty() && !leads).then(|| format!("{file} has no heading {heading}"))
 }
 
+/// Returns the page of a link within the same page: `#heading`.
+fn within(page: &Path, link: Link) -> Link {
+    match link.target.strip_prefix('#') {
+        Some(heading) => {
+            let name = page.file_name().expect("a file").to_string_lossy();
+            Link { target: format!("{name}#{heading}"), ..link }
+        }
+        None => link,
+    }
+}
+
+/// Returns every page of the documentation.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(ROOT);
+    let single = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "client-sdk/rust/README.md",
+        "client-sdk/web/README.md",
+        "deploy/README.md",
+    ];
+    let mut pages: Vec<_> = single.iter().map(|page| root.join(page)).collect();
+    for folder in ["docs", "guard/docs"] {
+        let entries = fs::read_dir(root.join(folder)).expect("the folder exists");
+        let files = entries.map(|entry| entry.expect("the folder is readable").path());
+        pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    pages
+}
+
 #[test]
-fn every_link_of_the_pages_leads_to_a_file_a_heading_or_a_test() {
+fn links_of_all_pages_lead_to_a_file_heading_or_test() {
     let mut wrong = Vec::new();
-    for page in ["architecture.md", "choosing.md", "guarantees.md", "requirements.md"] {
-        let links = links(&read(&docs().join(page)));
-        assert!(links.len() > 20, "{page} has {} links", links.len());
-        wrong.extend(links.iter().filter_map(broken).map(|why| format!("{page}: {why}")));
+    for page in pages() {
+        let folder = page.parent().expect("a folder");
+        let links = links(&read(&page)).into_iter().map(|link| within(&page, link));
+        wrong.extend(links.filter_map(|link| broken(folder, &link)).map(|why| format!("{}: {why}", page.display())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn architecture_page_names_every_module_and_where_to_change_each_thing() {
+fn index_names_every_page() {
+    let index = read(&docs().join("README.md"));
+    for page in pages() {
+        let name = page.strip_prefix(ROOT).expect("a path in the repository").to_string_lossy();
+        let link = name.strip_prefix("docs/").map_or_else(|| format!("../{name}"), str::to_owned);
+        let is_index_or_readme = ["../README.md", "README.md"].contains(&link.as_str());
+        assert!(is_index_or_readme || index.contains(&format!("({link})")), "docs/README.md does not name {link}");
+    }
+}
+
+#[test]
+fn runbook_has_a_section_for_every_alert() {
+    let (rules, page) =
+        (read(&Path::new(ROOT).join("deploy/prometheus/alerts.yml")), read(&docs().join("operations.md")));
+    let alerts: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let sections: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("### Onceward")).collect();
+    assert!(alerts.len() > 10, "{alerts:?}");
+    let expected: Vec<_> = alerts.iter().filter_map(|alert| alert.strip_prefix("Onceward")).collect();
+    assert_eq!(sections, expected);
+}
+
+#[test]
+fn architecture_page_names_every_module_and_place_to_change() {
     let page = read(&docs().join("architecture.md"));
     let library = read(&Path::new(ROOT).join("guard/src/lib.rs"));
     let declared = regex_lite::Regex::new(r"\n(?:pub )?mod ([a-z_]+);").unwrap();
-    let hidden = ["fuzzing", "simulator"];
+    let hidden = ["fuzzing", "guide", "simulator"];
     let modules: Vec<_> = declared.captures_iter(&library).map(|found| found[1].to_owned()).collect();
     assert!(modules.len() > 30, "{modules:?}");
     for module in modules.iter().filter(|module| !hidden.contains(&module.as_str())) {
@@ -119,7 +184,7 @@ fn architecture_page_names_every_module_and_where_to_change_each_thing() {
 }
 
 #[test]
-fn every_wish_and_every_defect_is_there_once_and_has_an_answer() {
+fn requirements_and_defects_are_listed_once_with_an_answer() {
     let page = read(&docs().join("requirements.md"));
     for (kind, count) in [('R', 94), ('D', 19)] {
         let rows = rows(&page, kind);
@@ -132,9 +197,8 @@ fn every_wish_and_every_defect_is_there_once_and_has_an_answer() {
     }
 }
 
-/// A page that names defects by their tests: each has one.
 #[test]
-fn every_defect_is_found_by_a_test_or_a_story() {
+fn every_defect_has_a_test() {
     let page = read(&docs().join("requirements.md"));
     for (number, rest) in rows(&page, 'D') {
         assert!(links(rest).iter().any(names_a_test), "D{number} has no test");
@@ -142,7 +206,7 @@ fn every_defect_is_found_by_a_test_or_a_story() {
 }
 
 #[test]
-fn every_mechanism_has_an_example_that_runs() {
+fn every_mechanism_has_a_test_as_example() {
     let page = read(&docs().join("choosing.md"));
     let table: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
     assert!(table.len() > 20, "{} rows", table.len());
@@ -153,20 +217,20 @@ fn every_mechanism_has_an_example_that_runs() {
     }
 }
 
-/// The check itself: a name that is no test is found out, and so is a place that does not exist.
+/// The checks themselves find a name that is no test, and a place that does not exist.
 #[test]
-fn what_does_not_exist_is_found_out() {
+fn broken_links_are_found() {
     let link = |text: &str, target: &str| Link { text: text.to_owned(), target: target.to_owned() };
     let here = "../tests/all/docs/links.rs";
-    assert!(broken(&link("`what_does_not_exist_is_found_out`", here)).is_none());
-    assert!(broken(&link("`broken`", here)).is_some(), "a function that is no test");
-    assert!(broken(&link("`nothing_of_the_kind`", here)).is_some());
-    assert!(broken(&link("`onceward::nothing_of_the_kind`", "../guard/src/transaction.rs")).is_some());
-    assert!(broken(&link("`onceward::transaction`", "../guard/src/transaction.rs")).is_none());
+    assert!(broken(&docs(), &link("`broken_links_are_found`", here)).is_none());
+    assert!(broken(&docs(), &link("`broken`", here)).is_some(), "a function that is no test");
+    assert!(broken(&docs(), &link("`nothing_of_the_kind`", here)).is_some());
+    assert!(broken(&docs(), &link("`onceward::nothing_of_the_kind`", "../guard/src/transaction.rs")).is_some());
+    assert!(broken(&docs(), &link("`onceward::transaction`", "../guard/src/transaction.rs")).is_none());
     assert!(!names_a_test(&link("`onceward::transaction`", "../guard/src/transaction.rs")));
-    assert!(broken(&link("a page", "nowhere.md")).is_some());
-    assert!(broken(&link("a page", "choosing.md#nothing-of-the-kind")).is_some());
-    assert!(broken(&link("a page", "choosing.md#no-zookeeper")).is_none());
-    assert_eq!(anchor("Nobody knows: which policy suits whom"), "nobody-knows-which-policy-suits-whom");
+    assert!(broken(&docs(), &link("a page", "nowhere.md")).is_some());
+    assert!(broken(&docs(), &link("a page", "choosing.md#nothing-of-the-kind")).is_some());
+    assert!(broken(&docs(), &link("a page", "choosing.md#no-zookeeper")).is_none());
+    assert_eq!(anchor("Unknown outcomes: which policy fits"), "unknown-outcomes-which-policy-fits");
     assert_eq!(rows("| R1 | a | b |\n| R2 | c | d |\n| x | e | f |", 'R').len(), 2);
 }

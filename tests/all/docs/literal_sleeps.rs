@@ -1,4 +1,4 @@
-//! Tests poll for what they wait for. A sleep of more than 50 ms has a name that says why real time has to pass, such as
+//! Tests poll for a condition instead of sleeping. A sleep of more than 50 ms has a name that says why real time has to pass, such as
 //! `outlast(LEASE)`.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use regex_lite::{Captures, Regex};
 
-/// The folders with sources of tests; unit tests stand beside the code that they test.
+/// Folders with test code; unit tests are in the files that they test.
 const FOLDERS: [&str; 10] = [
     "tests/all",
     "tests/src",
@@ -19,9 +19,9 @@ const FOLDERS: [&str; 10] = [
     "openapi/src",
     "web-demo/src",
 ];
-/// The longest sleep that may be written as a number, in milliseconds: a pause between two tries.
+/// Maximum length of a sleep that is written as a number, in milliseconds: a pause between two polls.
 const LONGEST: f64 = 50.0;
-/// Marks code that the demo shows as it stands.
+/// Macro around code that the demo shows to visitors.
 const SHOWN: &str = "shown!(";
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -35,7 +35,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The sleeps in this source whose length is a number that is too large, or a constant that only names a unit.
+/// Returns the sleeps in this source whose length is too large a number, or a constant that only names a unit.
 fn literal_sleeps(source: &str) -> Vec<String> {
     let units = Regex::new(r"sleep\(\s*(?:SECOND|MINUTE|HOUR)\s*[*+)]").unwrap();
     let pattern = r"sleep\(\s*(?:\w+::)*Duration::from_(millis|secs|secs_f32|secs_f64|mins|hours)\(\s*([0-9._]+)";
@@ -76,7 +76,7 @@ fn sleeps_over_50_ms_have_a_name_that_says_why() {
     );
 }
 
-/// The check itself.
+/// Tests the check itself.
 #[test]
 fn literal_sleep_is_found_however_it_is_written() {
     let sleep = |length: &str| format!("tokio::time::{}({length}).await;", "sleep");

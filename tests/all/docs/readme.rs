@@ -1,5 +1,6 @@
-//! The README's commands do what it says.
+//! The README is true: its program is the tested example, its counts are right, and a newcomer can build it in an empty folder.
 
+use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -8,26 +9,23 @@ use onceward_tests::client::{Answer, token};
 use onceward_tests::raw_http::{connect, post, post_on};
 use onceward_tests::readme_program::ReadmeProgram;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::service::OncewardServer;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-/// How often the button is clicked: fewer than may wait for one answer.
+const README: &str = include_str!("../../../README.md");
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+/// Number of clicks: fewer than the duplicates that may wait for one response.
 const CLICKS: usize = 200;
+/// Words in the lines of the program that a route without Onceward would not have.
+const OF_ONCEWARD: [&str; 6] = ["onceward::", "guard", "Protect", "token_route", "TEN_MINUTES", "time::Duration"];
 
-/// The blocks of one kind, in their order.
-fn blocks(kind: &str) -> Vec<String> {
-    let readme = include_str!("../../../README.md");
-    let begin = format!("```{kind}\n");
-    readme.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
+/// Returns the blocks of one language, in their order.
+fn blocks(language: &str) -> Vec<String> {
+    let begin = format!("```{language}\n");
+    README.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
 }
 
-#[test]
-fn the_block_for_nginx_is_the_recipe_that_is_tested() {
-    assert_eq!(blocks("nginx"), [onceward_tests::gateway::GatewayKind::Nginx.recipe()]);
-}
-
-/// The program of an example, without the line that describes it.
+/// Returns the program of an example, without the line that describes it.
 fn program(example: &str) -> &str {
     example.split_once("\n\n").expect("a line that describes it").1
 }
@@ -44,6 +42,61 @@ fn first_program_is_the_example_and_runs_on_redis_with_two_lines_changed() {
     for (_, line) in changed {
         assert!(on_redis.lines().any(|shown| shown == line.trim()), "{line} is not in\n{on_redis}");
     }
+}
+
+/// The README says how much a newcomer has to type; this test counts it.
+#[test]
+fn stated_numbers_of_commands_and_lines_are_right() {
+    let program = &blocks("rust,no_run")[0];
+    let lines: Vec<_> = program.lines().filter(|line| !line.trim().is_empty()).collect();
+    let ours = lines.iter().filter(|line| OF_ONCEWARD.iter().any(|word| line.contains(word))).count();
+    let stated = format!("{ours} of its {} lines are Onceward's", lines.len());
+    assert!(README.contains(&stated), "the README does not say: {stated}");
+
+    let commands = blocks("sh");
+    assert_eq!(commands[..2], ["cargo run --release\n", "make test\n"]);
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    assert!(README.contains("## The service in three commands") && commands[2].lines().count() == 3, "{commands:?}");
+    let first_screen = README.lines().take(40).collect::<Vec<_>>().join("\n");
+    assert!(commands[..2].iter().all(|command| first_screen.contains(command.trim())), "{first_screen}");
+    assert!(README.lines().count() <= 260, "{} lines", README.lines().count());
+}
+
+/// `cargo run` in the folder of the repository starts the service.
+#[test]
+fn service_is_the_default_program_of_the_workspace() {
+    let run = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(ROOT)
+        .output()
+        .expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let started = metadata["workspace_default_members"].as_array().expect("a list");
+    assert!(started.len() == 1 && started[0].as_str().unwrap().contains("/server#"), "{started:?}");
+}
+
+/// A newcomer copies the dependencies and the program into an empty folder. Only the path to the clone differs.
+#[test]
+fn first_program_compiles_in_an_empty_folder() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // This repository uses actix-web without its default features, so their dependencies may not be on this machine.
+    let minimal = r#"actix-web = { version = "4", default-features = false, features = ["macros"] }"#;
+    let dependencies =
+        blocks("toml")[0].replace("../onceward/guard", &format!("{ROOT}/guard")).replace(r#"actix-web = "4""#, minimal);
+    assert!(dependencies.contains(ROOT) && dependencies.contains(minimal), "{dependencies}");
+    let manifest = format!("[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n{dependencies}");
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("the folder is writable");
+    fs::create_dir(folder.path().join("src")).expect("the folder is writable");
+    fs::write(folder.path().join("src/main.rs"), &blocks("rust,no_run")[0]).expect("the folder is writable");
+    // The same versions as here: cargo asks no registry.
+    fs::copy(format!("{ROOT}/Cargo.lock"), folder.path().join("Cargo.lock")).expect("a lock file");
+    let check = Command::new(env!("CARGO"))
+        .args(["check", "--offline", "--quiet"])
+        .env("CARGO_TARGET_DIR", format!("{ROOT}/target/newcomer"))
+        .current_dir(folder.path())
+        .output()
+        .expect("cargo runs");
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
 }
 
 /// Posts an order with this token on a connection of its own for each click, all at the same moment, to each address in turn.
@@ -88,46 +141,4 @@ async fn two_processes_on_redis_take_one_order_of_200_clicks_at_once() {
     let start = || ReadmeProgram::start(env!("CARGO_BIN_EXE_orders_on_redis"), Some(&redis));
     let (first, second) = (start(), start());
     expect_one_order(&[&first.url, &second.url]).await;
-}
-
-/// What the README says stands for an address and a program; here it is another port, and this build.
-#[tokio::test]
-async fn the_shell_blocks_of_the_readme_work() {
-    let blocks = blocks("sh");
-    let [start, life, claim, others] = blocks.as_slice() else { panic!("four shell blocks, not {}", blocks.len()) };
-    assert_eq!(start, "cargo run --release\n");
-    let run = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .output()
-        .expect("cargo runs");
-    let metadata: serde_json::Value = serde_json::from_slice(&run.stdout).expect("JSON");
-    let started = metadata["workspace_default_members"].as_array().expect("a list");
-    assert!(started.len() == 1 && started[0].as_str().unwrap().contains("/server#"), "{started:?}");
-
-    let service = OncewardServer::start(&[]);
-    let said = run_in_shell(life, &service);
-    let (first, second) = said.split_once("}{").unwrap_or_else(|| panic!("two answers: {said}"));
-    assert_eq!(first, r#"{"outcome":"redeemed""#);
-    assert!(second.contains(r#""code":"token_used""#), "{second}");
-
-    let said = run_in_shell(claim, &service);
-    let (first, second) = said.split_once('\n').unwrap_or_else(|| panic!("two lines: {said}"));
-    assert!(first.starts_with(r#"{"outcome":"run","pass":"owp1_"#), "{first}");
-    assert!(first.ends_with(r#","lease":"15s","renew_every":"5s"}"#), "{first}");
-    assert_eq!(second, r#"{"outcome":"replay","reply":{"status":201,"headers":[],"body":""}}"#);
-
-    let said = run_in_shell(others, &service);
-    let (replay, rejection) = said.split_once("}}").unwrap_or_else(|| panic!("a replay, then a rejection: {said}"));
-    assert_eq!(replay, r#"{"outcome":"replay","reply":{"status":201,"headers":[],"body":"""#);
-    assert!(rejection.contains(r#""code":"too_soon""#), "{rejection}");
-}
-
-/// Runs a block against this service, and gives what it printed.
-fn run_in_shell(block: &str, service: &OncewardServer) -> String {
-    let script = block.replace("localhost:8080", service.url.trim_start_matches("http://"));
-    assert_ne!(script, block);
-    let output = Command::new("sh").args(["-eu", "-c", &script]).output().expect("sh runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,0 +1,48 @@
+//! Guides: one page per task, each with complete examples.
+//!
+//! | page | contents |
+//! |---|---|
+//! | [`concepts`] | policies, what counts as applied, the `Onceward-Outcome` header, bound tokens, glossary |
+//! | [`actix`] | protecting actix-web routes, waiting, rolling it out |
+//! | [`keys`] | idempotency keys: what a duplicate receives, at most once or retryable |
+//! | [`intervals`] | deduplication without a token or key, locks |
+//! | [`jobs`] | jobs and queue consumers |
+//! | [`transactions`] | records that commit with your rows |
+//! | [`stores`] | memory, Redis, Valkey, Sentinel, Cluster, PostgreSQL, SQLite, your own |
+//! | [`shutdown`] | graceful shutdown |
+//! | [`testing`] | testing your handlers with duplicates, expiry, crashes and a failing store |
+//!
+//! The pages are Markdown files in the folder `docs` of this crate.
+
+// A page links to others as `[Keys]`. The first definition of such a link counts: here it is the module, and at the end of the file, for
+// readers of the Markdown, the other file.
+macro_rules! pages {
+    ($($page:ident: $file:literal),* $(,)?) => {
+        $(
+            #[doc = "[Actix]: crate::guide::actix"]
+            #[doc = "[Concepts]: crate::guide::concepts"]
+            #[doc = "[Intervals]: crate::guide::intervals"]
+            #[doc = "[Jobs]: crate::guide::jobs"]
+            #[doc = "[Keys]: crate::guide::keys"]
+            #[doc = "[Shutdown]: crate::guide::shutdown"]
+            #[doc = "[Stores]: crate::guide::stores"]
+            #[doc = "[Testing]: crate::guide::testing"]
+            #[doc = "[Transactions]: crate::guide::transactions"]
+            #[doc = ""]
+            #[doc = include_str!($file)]
+            pub mod $page {}
+        )*
+    };
+}
+
+pages! {
+    concepts: "../docs/concepts.md",
+    actix: "../docs/actix.md",
+    keys: "../docs/keys.md",
+    intervals: "../docs/intervals.md",
+    jobs: "../docs/jobs.md",
+    transactions: "../docs/transactions.md",
+    stores: "../docs/stores.md",
+    shutdown: "../docs/shutdown.md",
+    testing: "../docs/testing.md",
+}
