@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""Prints the size of the library and of the crates around it, from their sources.
+"""Prints the size of the library and of the crates around it, and figures about the prose of the whole repository.
 
-How each figure is counted:
+usage: figures.py [--prose-list] [ROOT]
+
+ROOT is the root of the repository; by default the one that this file is in. With --prose-list, it prints instead each
+counted word and each headless sentence as `file:line: text`.
+
+How each figure about size is counted:
 
 files           Files that are not entirely test code. Test code is: a file named `tests.rs`, a file below a folder
                 `tests`, a module declared under `#[cfg(test)]` or `#[cfg(all(test, ..))]`, and the modules below it.
@@ -20,12 +25,25 @@ largest file    The file with the most lines, counted as above.
 largest fn      The function with the most lines between its braces, counted as above.
 
 Macros are not expanded. A binary (`main.rs`) has no public items.
+
+How each figure about prose is counted, per top-level folder:
+
+text            The files that git tracks, and new ones that it does not ignore, with a name or an ending in PROSE_FILES.
+                Generated files are left out: lock files, `dist`, `openapi.json`. In a Rust file only comments and string
+                literals count, in any other file everything, also names in code.
+vague words     How often each word of VAGUE occurs: as a whole word, in upper or lower case.
+headless        Doc comments (`///`, `//!`, `/** */`) that begin with "What" and a lowercase word, and whose first sentence
+                is not a question: it ends in a period, an exclamation mark or a colon, or with the paragraph.
+field's words   How many files contain each term of FIELD at least once, in upper or lower case. Between two words of a term
+                there may be blanks, a hyphen or a line break, also in a comment.
+
+VAGUE and FIELD write each term in two parts, which Python joins, so that this file does not count its own lists.
 """
 
+import argparse
 import re
 import shutil
 import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,25 +69,128 @@ ITEM = re.compile(
 )
 TYPES = ("struct", "enum", "union", "trait", "type")
 NAMED = (*TYPES, "mod", "fn", "const", "static")
+PROSE_FILES = (
+    *(".md", ".rs", ".html", ".js", ".mjs", ".ts", ".css", ".svg", ".sh", ".py", ".toml", ".yaml", ".yml"),
+    *(".conf", ".cfg", ".lua", ".c", ".service", "Caddyfile", "Dockerfile", "Makefile", "grafana/onceward.json"),
+)
+GENERATED = re.compile(r"(^|/)dist/|\.lock$|package-lock\.json$|openapi\.json$")
+VAGUE = ("who" "ever", "no" "body", "some" "body", "an" "ew")
+FIELD = (
+    *("back" "off", "graceful " "shutdown", "cancel " "safety", "in " "flight"),
+    *("connection " "pool", "fail" "over", "evic" "tion"),
+)
+HEADLESS = re.compile(r"What [a-z]")
 TEST = re.compile(r"#!?\[\s*cfg\s*\(\s*(?:test\s*\)|all\s*\((?:[^()]|\([^()]*\))*?(?<![\w(])test\b|all\s*\(\s*test\b)")
+
+
+def skipped(text):
+    """The comments and literals of Rust code: each as its match and the position after it."""
+    at = 0
+    while match := SKIPPED.search(text, at):
+        at = match.end()
+        if match["block"]:
+            depth = 1
+            while depth and (edge := re.compile(r"/\*|\*/").search(text, at)):
+                depth += 1 if edge[0] == "/*" else -1
+                at = edge.end()
+            at = at if not depth else len(text)
+        yield match, at
 
 
 def without_comments(text):
     """The code with the same line breaks: comments become blanks, the contents of literals become quotes."""
     out, at = [], 0
-    while match := SKIPPED.search(text, at):
-        out.append(text[at : match.start()])
-        end = match.end()
-        if match["block"]:
-            depth = 1
-            while depth and (edge := re.compile(r"/\*|\*/").search(text, end)):
-                depth += 1 if edge[0] == "/*" else -1
-                end = edge.end()
-            end = end if not depth else len(text)
+    for match, end in skipped(text):
         blank = " " if match["line"] or match["block"] else '"'
-        out.append(re.sub(r"\S", blank, text[match.start() : end]))
+        out += [text[at : match.start()], re.sub(r"\S", blank, text[match.start() : end])]
         at = end
     return "".join(out) + text[at:]
+
+
+def only_prose(text):
+    """The comments and literals with the same line breaks: code becomes blanks."""
+    out, at = [], 0
+    for match, end in skipped(text):
+        out += [re.sub(r"\S", " ", text[at : match.start()]), text[match.start() : end]]
+        at = end
+    return "".join(out) + re.sub(r"\S", " ", text[at:])
+
+
+def doc_comments(text):
+    """Each doc comment as the number of its first line and its text without markers."""
+    for block in re.finditer(r"/\*\*(?!/)(.*?)\*/", text, re.S):
+        lines = [re.sub(r"^\s*\* ?", "", line) for line in block[1].splitlines()]
+        yield text.count("\n", 0, block.start()) + 1, "\n".join(lines).strip()
+    lines = re.compile(r"(?m)^[ \t]*(//[/!])(?!/).*\n(?:[ \t]*\1(?!/).*\n)*")
+    for block in lines.finditer(text + "\n"):
+        comment = re.sub(r"(?m)^[ \t]*//[/!] ?", "", block[0])
+        yield text.count("\n", 0, block.start()) + 1, comment.strip()
+
+
+def is_headless(comment):
+    sentence = re.match(r"[^\n]*?(?:\n[^\n]+?)*?(?:[.!?:](?=\s|$)|\n\n|\Z)", comment)[0]
+    return bool(HEADLESS.match(comment)) and not sentence.endswith("?")
+
+
+class Prose:
+    """What is counted in the prose of one file."""
+
+    def __init__(self, name, text):
+        self.name = name
+        self.folder = name.split("/")[0] if "/" in name else "(root)"
+        is_rust = name.endswith(".rs")
+        text = only_prose(text) if is_rust else text
+        lines = text.splitlines()
+        self.found = []  # (line, what, text of the line)
+        for word in VAGUE:
+            for match in re.finditer(rf"\b{word}\b", text, re.I):
+                line = text.count("\n", 0, match.start()) + 1
+                self.found.append((line, word, lines[line - 1].strip()))
+        if is_rust or name.endswith((".js", ".mjs", ".ts")):
+            for line, comment in doc_comments(text):
+                if is_headless(comment):
+                    self.found.append((line, "headless", comment.splitlines()[0]))
+        self.terms = {term for term in FIELD if re.search(r"\b" + term.replace(" ", r"[\s/*#!-]+"), text, re.I)}
+
+
+def prose(root):
+    git = ["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(git, stdout=subprocess.PIPE, check=True).stdout.decode().split("\0")
+    for name in sorted(set(names)):
+        if name.endswith(PROSE_FILES) and not GENERATED.search(name) and (root / name).is_file():
+            yield Prose(name, (root / name).read_text())
+
+
+def print_prose(root):
+    files = list(prose(root))
+    folders = sorted({file.folder for file in files})
+    columns = [*VAGUE, "headless"]
+    count = lambda part, what: sum(found[1] == what for file in part for found in file.found)
+    has = lambda part, term: sum(term in file.terms for file in part)
+    parts = [(folder, [file for file in files if file.folder == folder]) for folder in folders] + [("total", files)]
+    vague = [["vague words", *columns, "sum"]]
+    field = [["files with the field's words", *FIELD, "files"]]
+    for folder, part in parts:
+        counts = [count(part, what) for what in columns]
+        vague.append([folder, *map(str, [*counts, sum(counts)])])
+        field.append([folder, *(str(has(part, term)) for term in FIELD), str(len(part))])
+    for table in (vague, field):
+        print()
+        print_table(table, len(table[0]) - 1)
+
+
+def print_prose_list(root):
+    for file in prose(root):
+        for line, what, text in sorted(file.found):
+            print(f"{file.name}:{line}: {what}: {text}")
+
+
+def print_table(table, numbers):
+    """Prints rows in columns; as many columns after the first as there are numbers are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*table)]
+    for row in table:
+        cells = [c.rjust(w) if 0 < i <= numbers else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        print("  ".join(cells).rstrip())
 
 
 def closing(code, at):
@@ -392,7 +513,18 @@ class Crate:
 
 
 def main():
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
+    options.add_argument("--prose-list", action="store_true", help="list each vague word and headless sentence instead")
+    chosen = options.parse_args()
+    if chosen.prose_list:
+        print_prose_list(chosen.root)
+    else:
+        print_size(chosen.root)
+        print_prose(chosen.root)
+
+
+def print_size(root):
     rows, repeated = [], {}
     for crate in CRATES:
         if not (folder := root / crate / "src").is_dir():
@@ -411,10 +543,7 @@ def main():
     numbers = ["files", "lines", "public items", "public methods", "trait methods", "names twice"]
     columns = ["crate", *numbers, "largest file", "largest fn"]
     table = [columns, *([f"{row[c]:,}" if isinstance(row[c], int) else row[c] for c in columns] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table)]
-    for row in table:
-        cells = [c.rjust(w) if 0 < i <= len(numbers) else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))]
-        print("  ".join(cells).rstrip())
+    print_table(table, len(numbers))
     for crate, names in repeated.items():
         if names:
             print(f"\nNames that more than one module of {crate}/src defines, and how many do:")

@@ -1,8 +1,8 @@
-//! A key: the client's own name for one submission, the same in every retry.
+//! Keys: the client's own name for one submission, the same in every retry.
+
+mod quoted;
 
 use std::fmt;
-
-use sfv::{BareItem, Item, Parser};
 
 /// Maximum number of characters in a key.
 const LONGEST: usize = 255;
@@ -28,8 +28,8 @@ impl Key {
         if text.contains(char::is_control) { Err(BadKey::Control) } else { Ok(Self(text)) }
     }
 
-    /// Creates a key from several parts: source and sequence number; user, operation and business id. `a` and `bc` differ from `ab` and
-    /// `c`. A single part gives the key of that text.
+    /// Creates a key from several parts, such as source and sequence number, or user, operation and business id. `a` and `bc` differ from
+    /// `ab` and `c`. A single part gives the same key as [`new`](Self::new).
     ///
     /// # Errors
     /// If there is no part, if a part is empty or contains a control character, or if the parts exceed 1024 bytes, with one byte between
@@ -54,11 +54,11 @@ impl Key {
     /// text: both give the same key. Parameters after a quoted key have no meaning, but must be well formed.
     ///
     /// # Errors
-    /// If the key does not have 1 to 255 visible ASCII characters. A bare key cannot contain a quote, a comma or a semicolon: `a, b` is
-    /// what a proxy makes of two headers, and `a;b` might be a key with a parameter. A quoted key can.
+    /// If the key does not have 1 to 255 visible ASCII characters. A bare key cannot contain a quote, a comma or a semicolon: a proxy may
+    /// merge two headers into `a, b`, and `a;b` might be a key with a parameter. A quoted key can contain them.
     pub fn from_header(value: &[u8]) -> Result<Self, BadKey> {
         let value = value.trim_ascii();
-        let text = if value.starts_with(b"\"") { unquote(value)? } else { bare(value)? };
+        let text = if value.starts_with(b"\"") { quoted::unquote(value).ok_or(BadKey::Quoted)? } else { bare(value)? };
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BadKey::Invisible);
         }
@@ -81,13 +81,6 @@ impl fmt::Debug for Key {
     }
 }
 
-fn unquote(value: &[u8]) -> Result<String, BadKey> {
-    match Parser::new(value).parse::<Item>().map(|item| item.bare_item) {
-        Ok(BareItem::String(text)) => Ok(text.into()),
-        _ => Err(BadKey::Quoted),
-    }
-}
-
 fn bare(value: &[u8]) -> Result<String, BadKey> {
     let text = std::str::from_utf8(value).map_err(|_| BadKey::Invisible)?;
     if text.contains(['"', ',', ';']) { Err(BadKey::Bare) } else { Ok(text.to_owned()) }
@@ -104,19 +97,19 @@ pub enum BadKey {
     #[error("a key has no control characters")]
     Control,
     /// A part is empty or contains a control character.
-    #[error("no part of a key is empty or has control characters")]
+    #[error("each part of a key has at least one character, and no control characters")]
     Part,
     /// There is no part, or the parts together are too long.
     #[error("a key of several parts has at least one part, and at most {LONGEST_OF_PARTS} bytes, separators included")]
     Parts,
     /// A header contains characters other than visible ASCII.
-    #[error("a key in a header has visible ASCII characters only, and no blanks")]
+    #[error("a key in a header has visible ASCII characters only, and no spaces")]
     Invisible,
     /// A bare value contains a character that is allowed only in quotes.
-    #[error("a key with a quote, a comma or a semicolon is sent in quotes, as \"a;b\", and there is one key only")]
+    #[error("a key with a quote, comma or semicolon has to be quoted, as in \"a;b\", and a header has one key only")]
     Bare,
     /// A quoted value is not well formed.
-    #[error("a key in quotes ends with its quote, and has a backslash only before a quote or another backslash")]
+    #[error("a quoted key ends with a quote, and has a backslash only before a quote or another backslash")]
     Quoted,
 }
 
@@ -131,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_1_to_255_characters_and_no_control_characters() {
+    fn key_has_1_to_255_characters_and_no_control_characters() {
         for good in ["a", "order 42", "Bestellung-ä", &"é".repeat(255)] {
             assert_eq!(key(good).as_bytes(), good.as_bytes());
         }
@@ -147,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_cannot_lend_each_other_characters() {
+    fn moving_characters_between_parts_changes_the_key() {
         let parts = |parts: &[&str]| Key::of_parts(parts).unwrap();
         let all = [parts(&["a", "bc"]), parts(&["ab", "c"]), parts(&["a", "b", "c"]), parts(&["abc"]), key("a bc")];
         for (at, one) in all.iter().enumerate() {
@@ -157,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_there_not_empty_and_not_too_long() {
+    fn empty_or_too_long_parts_are_rejected() {
         let long = "x".repeat(1024);
         assert_eq!(Key::of_parts([""; 0]), Err(BadKey::Parts));
         assert_eq!(Key::of_parts(["a", ""]), Err(BadKey::Part));
@@ -169,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_and_bare_are_one_key() {
+    fn quoted_and_bare_header_give_the_same_key() {
         let uuid = "8e03978e-40d5-43e8-bc93-6894a57f9324";
         for same in [uuid, &format!("\"{uuid}\""), &format!(" \t{uuid} "), &format!("\t\"{uuid}\" ")] {
             assert_eq!(Key::from_header(same.as_bytes()), Ok(key(uuid)), "{same}");
@@ -188,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_can_be_read_in_two_ways_is_refused() {
+    fn ambiguous_header_is_rejected() {
         for (value, why) in [
             ("", BadKey::Length),
             (" \t", BadKey::Length),
@@ -223,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_key_nor_its_error_shows_what_was_sent() {
+    fn key_and_its_error_hide_the_sent_text() {
         assert_eq!(format!("{:?}", key("s3cret")), "Key(…)");
         let error = Key::from_header(b"s3cret, s3cret").unwrap_err();
         assert!(!format!("{error} {error:?}").contains("s3cret"));
@@ -231,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quoting_any_key_gives_the_same_key(text in "[!-~]{1,255}") {
+        fn quoted_key_equals_the_bare_key(text in "[!-~]{1,255}") {
             let quoted = format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""));
             prop_assert_eq!(Key::from_header(quoted.as_bytes()), Ok(key(&text)));
             if !text.contains(['"', ',', ';']) {
@@ -240,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn no_header_makes_it_stumble(value in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn no_header_value_panics(value in proptest::collection::vec(any::<u8>(), 0..300)) {
             if let Ok(key) = Key::from_header(&value) {
                 prop_assert!(key.as_bytes().iter().all(u8::is_ascii_graphic));
             }

@@ -1,18 +1,18 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::token::{name, without};
 
-/// Body of `POST /claim`: a backend is about to do something that a client may send twice. It names a `key`, or a
-/// `token`, or an `interval`, which may be named by a `key`.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Body of `POST /claim`: a backend is about to run something that a client may send twice. It has a `key`, or a `token`, or
+/// an `interval` with an optional `key`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
-    /// The key that the client made, the same in every try. A duplicate receives the stored reply.
+    /// The key that the client chose, the same for every retry. A duplicate receives the stored reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1, max_length = 255))]
     pub key: Option<String>,
     /// The token that the client fetched with `POST /token` and sent with its form. A duplicate receives the stored reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -20,154 +20,162 @@ pub struct ClaimRequest {
     /// Accepts the same `fingerprint`, or the same `key`, from the same subject once per interval, from `300ms` to `1d`. No reply is stored: a
     /// duplicate is rejected as `too_soon`. The interval starts with the claim, and starts again with each renewal.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "2s")]
+    #[cfg_attr(feature = "utoipa", schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "2s"))]
     pub interval: Option<Duration>,
     /// The operation, as the backend calls it.
     #[serde(default)]
-    #[schema(min_length = 1, required = true)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1, required = true))]
     pub action: String,
     /// The client, as the backend knows it. One client never receives the reply of another. Required, except with a token, which is a secret
     /// of its client.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub subject: Option<String>,
     /// With a token: accept only one that was issued for this action, and for this subject if there is one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    #[schema(default = false)]
+    #[cfg_attr(feature = "utoipa", schema(default = false))]
     pub bound: bool,
     /// The content of the request, or a digest of it. The same key or token with another fingerprint is rejected. In an interval without a
     /// key, requests with the same fingerprint are duplicates.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub fingerprint: Option<String>,
-    /// How long the claim lives without being renewed, from `100ms` to `1h`. Default: `15s`. Renew it while you work. Not with `interval`,
-    /// which is the lease itself.
+    /// Time until the claim expires unless it is renewed, from `100ms` to `1h`. Default: `15s`. Renew it while you work. Not with
+    /// `interval`, which is the lease itself.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s")]
+    #[cfg_attr(feature = "utoipa", schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s"))]
     pub lease: Option<Duration>,
-    /// How long the reply is stored, and an unknown outcome, from `1s` to `400d`. Default: `1d`. Afterwards the same key runs again; a token
+    /// Retention of the reply or of an unknown outcome, from `1s` to `400d`. Default: `1d`. Afterwards the same key runs again; a token
     /// has expired by then, or is used. Not with `interval`.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "24h")]
+    #[cfg_attr(feature = "utoipa", schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "24h"))]
     pub retain: Option<Duration>,
-    /// Whether a claim on a key that is neither renewed nor settled keeps the key. `true`, the default: nothing runs under the key again before
+    /// True (the default) if a claim on a key that is neither renewed nor settled keeps the key: nothing runs under the key again before
     /// the first backend, or an operator, settles the run; until then a duplicate is rejected as `outcome_unknown`. `false`: the key is free
-    /// again when the lease expires, so the work may be done twice. A token is always claimed at most once; an interval never.
+    /// again when the lease expires, so the work may run twice. A token is always claimed at most once; an interval never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most_once: Option<bool>,
-    /// How long to wait for the first run, if it is still in flight, up to `30s`. Default: not at all. If the first is released meanwhile, at the
-    /// same process, one of the waiting requests receives `run`. Not with `interval`.
+    /// Maximum time to wait for the first run if it is still in flight, up to `30s`. Default: no wait. If the first run is released
+    /// meanwhile, through the same process, one of the waiting requests receives `run`. Not with `interval`.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s")]
+    #[cfg_attr(feature = "utoipa", schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s"))]
     pub wait: Option<Duration>,
-    /// Names this try, so that the same try asked twice gets the same pass.
+    /// Names this attempt. A request that repeats an attempt receives the same pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$"))]
     pub attempt: Option<String>,
 }
 
-/// The answer to `POST /claim`: what to do.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Response to `POST /claim`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum ClaimResponse {
-    /// Do it, renew the claim meanwhile, and say how it ended.
+    /// Run the work, renew the claim meanwhile, and then complete or release it.
     Run {
-        /// What says so. Treat it as opaque.
+        /// The permission to run. Treat it as opaque.
         pass: String,
-        /// How long the claim lives without being renewed.
+        /// Time until the claim expires unless it is renewed.
         #[serde(with = "crate::duration::required")]
-        #[schema(value_type = String, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s")]
+        #[cfg_attr(feature = "utoipa", schema(value_type = String, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "15s"))]
         lease: Duration,
-        /// How often to renew the claim while you work: a third of the lease, so that one renewal may fail; two thirds of an interval.
+        /// Interval between renewals while you work: a third of the lease, so that one renewal may fail; two thirds of an interval.
         #[serde(with = "crate::duration::required")]
-        #[schema(value_type = String, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s")]
+        #[cfg_attr(feature = "utoipa", schema(value_type = String, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s"))]
         renew_every: Duration,
     },
-    /// Do not: this is what was answered the first time.
+    /// Do not run the work; send the reply of the first run.
     Replay {
-        /// The first answer.
+        /// The stored response of the first run.
         reply: KeptReply,
     },
 }
 
-/// An answer that is kept for duplicates.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A response that is stored for duplicates.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct KeptReply {
-    /// The status.
-    #[schema(minimum = 200, maximum = 599)]
+    /// The HTTP status.
+    #[cfg_attr(feature = "utoipa", schema(minimum = 200, maximum = 599))]
     pub status: u16,
-    /// Names and values, in their order. Those that speak of one exchange only, such as `Set-Cookie`, are not kept.
+    /// Header names and values, in order. Headers that belong to one response only, such as `Set-Cookie`, are not stored.
     #[serde(default)]
     pub headers: Vec<[String; 2]>,
     /// The body, in base64.
     #[serde(default)]
-    #[schema(content_encoding = "base64")]
+    #[cfg_attr(feature = "utoipa", schema(content_encoding = "base64"))]
     pub body: String,
 }
 
 /// Body of `POST /claim/complete`: the run took effect.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CompleteRequest {
-    /// The pass that the claim was answered with.
+    /// The pass from the response to `POST /claim`.
     pub pass: String,
-    /// What a duplicate is answered; without it, it is told that the answer was not kept.
+    /// The reply for duplicates. Without it, a duplicate is rejected as `reply_not_kept`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<KeptReply>,
 }
 
 /// Body of `POST /claim/release` and `POST /claim/renew`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PassRequest {
-    /// The pass that the claim was answered with.
+    /// The pass from the response to `POST /claim`.
     pub pass: String,
 }
 
-/// Body of `POST /outcome`: what became of it? Either a key, with action and subject, or a token, with those it is bound to or was sent with.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Body of `POST /outcome`: looks up a submission by its key, with action and subject, or by its token, with the action and subject that it is
+/// bound to or was sent with.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeRequest {
-    /// The key that the caller made.
+    /// The key that the client chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1, max_length = 255))]
     pub key: Option<String>,
-    /// The token that was presented.
+    /// The token that the client sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The operation.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub action: Option<String>,
-    /// Who asked for it.
+    /// The client, as the backend knows it.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub subject: Option<String>,
 }
 
-/// What is on record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// The state of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing: the key is free, or the token was used where no answer is kept.
+    /// There is no record: the key is free, or the token was used on a route that stores no reply.
     Absent,
-    /// The token is there and was not used.
+    /// The token was issued and is not used.
     Issued,
-    /// It runs.
+    /// The run is in flight.
     Running,
-    /// It began, and nobody can tell how it ended.
+    /// The run started, and its outcome is unknown.
     Unknown,
-    /// It is done.
+    /// The run is complete.
     Done,
 }
 
-/// The answer to `POST /outcome`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Response to `POST /outcome`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 pub struct OutcomeResponse {
-    /// What is on record at this moment.
+    /// The current state of the record.
     pub state: State,
-    /// The answer, if it is done and its answer was kept.
+    /// The reply, if the run is complete and its reply was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<KeptReply>,
 }
@@ -195,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_are_those_of_the_contract() {
+    fn bodies_match_the_contract() {
         let asked: ClaimRequest = from_value(json!({
             "key": "order-4711", "action": "pay", "subject": "alice", "fingerprint": "abc", "lease": "30s",
             "retain": "90d", "at_most_once": false, "wait": "2s", "attempt": "1",

@@ -1,7 +1,7 @@
-//! Durations as they are written in bodies and settings: `250ms`, `90s`, `10m`, `24h`, `7d`.
+//! The text format of durations in bodies and settings: `250ms`, `90s`, `10m`, `24h`, `7d`.
 //!
 //! One whole number and one unit, nothing else. As a serde module it reads and writes an optional field:
-//! `#[serde(with = "onceward_api::duration")]`; `onceward_api::duration::required` does so for a field that is always there.
+//! `#[serde(with = "onceward_api::duration")]`; use `onceward_api::duration::required` for a required field.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 /// Each unit with its length in milliseconds, longest first: the order in which [`text`] tries them.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads `90s` and its like. The error is a sentence that quotes the text.
+/// Parses a duration such as `90s`. The error quotes the text.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration: write a whole number and ms, s, m, h or d, as in `90s`");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -20,7 +20,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     number.checked_mul(*millis).map(Duration::from_millis).ok_or_else(wrong)
 }
 
-/// Writes a duration in the longest unit that says it exactly; what is finer than a millisecond is dropped.
+/// Formats a duration in the longest unit that represents it exactly, rounded down to milliseconds.
 pub fn text(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let (unit, length) = UNITS
@@ -28,6 +28,13 @@ pub fn text(duration: Duration) -> String {
         .find(|(_, length)| millis >= *length && millis.is_multiple_of(*length))
         .unwrap_or(("s", 1_000));
     format!("{}{unit}", millis / length)
+}
+
+/// Like [`text`], with a space between number and unit, for sentences: `250 ms`.
+pub fn spaced(duration: Duration) -> String {
+    let text = text(duration);
+    let (number, unit) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    format!("{number} {unit}")
 }
 
 /// Writes an optional duration as text.
@@ -44,7 +51,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     text.map(|text| parse(&text)).transpose().map_err(serde::de::Error::custom)
 }
 
-/// The serde module of a field that is always there.
+/// The serde module for a required field.
 pub mod required {
     use super::{Deserialize as _, Deserializer, Duration, Serializer, parse, text};
 
@@ -64,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_unit_reads_back_as_it_was_written() {
+    fn every_unit_round_trips() {
         for written in ["250ms", "0s", "1s", "90s", "10m", "24h", "7d"] {
             let shortest = text(parse(written).unwrap());
             assert_eq!(parse(&shortest), parse(written));
@@ -72,10 +79,14 @@ mod tests {
         assert_eq!(text(Duration::from_secs(90)), "90s");
         assert_eq!(text(Duration::from_secs(1800)), "30m");
         assert_eq!(text(Duration::ZERO), "0s");
+        assert_eq!(
+            (spaced(Duration::from_millis(250)), spaced(Duration::from_secs(10))),
+            ("250 ms".into(), "10 s".into())
+        );
     }
 
     #[test]
-    fn anything_else_is_refused_with_the_text_in_the_sentence() {
+    fn malformed_duration_is_rejected_and_quoted() {
         for wrong in
             ["", "90", "s", "-5s", "+5s", "1.5s", "1 s", "1h30m", "x", "99999999999999999999s", "99999999999999999d"]
         {

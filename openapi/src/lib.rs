@@ -1,7 +1,7 @@
 //! The wire contract of Onceward, version 1.
 //!
-//! Everything that crosses the wire has its name here and nowhere else: the guard, the service and the SDKs all
-//! refer to this crate, so that a header or a problem code cannot be spelled in two ways.
+//! This crate is the only place that names headers, JSON bodies, problem codes and metrics. The guard, the service and the
+//! Rust client SDK all use it, so no name is spelled in two ways.
 //!
 //! ```
 //! use onceward_api::{Code, Problem, Retry};
@@ -10,6 +10,7 @@
 //! assert_eq!(problem.status, 409);
 //! assert_eq!(problem.retry, Retry::No);
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 
 mod claim;
@@ -29,3 +30,8 @@ pub use problem::{Code, Problem, Retry};
 pub use token::{
     IssuedToken, IssuedTokens, RedeemRequest, RedeemResponse, ReleaseRequest, TokenRequest, TokensRequest,
 };
+
+/// The example of the README, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

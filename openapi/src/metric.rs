@@ -1,84 +1,83 @@
-//! What is counted and measured, under the names that Prometheus knows it by.
+//! Prometheus metrics: names, kinds and help texts.
 //!
-//! No label ever holds what a caller has sent or who it is: every value is one of a list that is known beforehand.
+//! No label contains content or the identity of a client: every value comes from a fixed list.
 
 /// One metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// How it is read.
+    /// The kind.
     pub kind: MetricKind,
-    /// What it tells, in a sentence.
+    /// The description, one sentence.
     pub help: &'static str,
 }
 
-/// How a metric is read.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only ever grows.
+    /// Only increases.
     Counter,
-    /// It is as it is at the moment.
+    /// The current value.
     Gauge,
-    /// How many were below each of some bounds.
+    /// The number of observations in each bucket.
     Histogram,
 }
 
-/// Tokens that were given out.
-pub const ISSUED: Metric = counter("onceward_tokens_issued_total", "Tokens that were issued.");
+/// No label.
+pub const ISSUED: Metric = counter("onceward_tokens_issued_total", "Tokens issued.");
 /// Labels `policy` and `code`.
-pub const VERDICTS: Metric = counter(
-    "onceward_verdicts_total",
-    "Submissions by policy and by what was decided: run, replay, or the code of the rejection.",
-);
+pub const VERDICTS: Metric =
+    counter("onceward_verdicts_total", "Submissions by policy and verdict: run, replay, or the code of the rejection.");
 /// Label `outcome`.
 pub const WAITS: Metric = counter(
     "onceward_waits_total",
-    "Duplicates that waited for the first: answered by its reply, ran (the first was not applied), or in vain.",
+    "Duplicates that waited for the first: answered by its reply, ran (the first was not applied), or timed out waiting.",
 );
 /// Labels `policy` and `event`.
 pub const CLAIMS: Metric = counter(
     "onceward_claims_total",
-    "What became of claims: claimed, completed, released, unknown (nobody can tell how it ended), lost (to somebody else).",
+    "Events of claims: claimed, completed, released, unknown (outcome unknown), lost (to another run).",
 );
 /// Label `outcome`.
-pub const RENEWALS: Metric =
-    counter("onceward_renewals_total", "Renewals of claims: renewed, or failed and tried again.");
+pub const RENEWALS: Metric = counter("onceward_renewals_total", "Renewals of claims: renewed, or failed and retried.");
 /// No label.
 pub const UNPROTECTED: Metric = counter(
     "onceward_unprotected_total",
-    "Submissions that ran unprotected, because the store could not be asked and their policy fails open.",
+    "Submissions that ran unprotected, because the store was unavailable and their policy fails open.",
 );
 /// Label `outcome`.
 pub const WOULD_HAVE: Metric = counter(
     "onceward_would_have_total",
-    "What would not have run, had the guard not only observed: by the code of the rejection, or replayed; or unread, if that is not known.",
+    "Submissions that an enforcing guard would not have run, in observe mode: by the code of the rejection, or replayed; or unread, if that is unknown.",
 );
 /// Label `verb`.
 pub const STORE_DURATION: Metric = Metric {
     name: "onceward_store_duration_seconds",
     kind: MetricKind::Histogram,
-    help: "How long the store took, by verb.",
+    help: "Latency of the store, by verb.",
 };
 /// Labels `verb` and `kind`.
 pub const STORE_ERRORS: Metric = counter(
     "onceward_store_errors_total",
-    "Failures of the store, by verb: not_executed (certainly nothing was changed) or unknown (the answer was lost).",
+    "Errors of the store, by verb: not_executed (nothing was changed) or unknown (the reply was lost).",
 );
 /// No label.
-pub const RUNNING: Metric =
-    gauge("onceward_running_handlers", "What runs under the guard in this process, or is still being written down.");
+pub const RUNNING: Metric = gauge(
+    "onceward_running_handlers",
+    "Handlers in flight under the guard in this process, including those whose outcome is still being stored.",
+);
 /// No label.
-pub const WAITING: Metric = gauge("onceward_waiting_duplicates", "Duplicates that wait for the first at this moment.");
+pub const WAITING: Metric = gauge("onceward_waiting_duplicates", "Duplicates that are waiting for the first request.");
 /// No label.
 pub const RETRYING: Metric = gauge(
     "onceward_retrying_claims",
-    "Claims whose last write failed or was lost, and that wait to be written or taken back; when there are too many, new claims are rejected.",
+    "Claims whose last write failed or was lost, and that wait for a retry; when there are too many, new claims are rejected.",
 );
 /// No label.
 pub const CLAIMS_OPEN: Metric = gauge(
     "onceward_claims_open",
-    "Claims at most once that backends have made through this process and have not ended, the overdue ones included.",
+    "At-most-once claims that backends opened through this process and have not settled, including overdue ones.",
 );
 /// No label.
 pub const CLAIMS_OVERDUE: Metric = gauge(
@@ -88,17 +87,17 @@ pub const CLAIMS_OVERDUE: Metric = gauge(
 /// No label.
 pub const SLOW_NODES: Metric = gauge(
     "onceward_store_slow_nodes",
-    "Redis servers on which most commands time out: new work is rejected at once until they answer in time.",
+    "Redis servers on which most commands time out: new work is rejected immediately until they respond in time.",
 );
 /// No label.
 pub const MEMORY_RECORDS: Metric =
-    gauge("onceward_memory_records", "Records in the memory store, those included that are over.");
+    gauge("onceward_memory_records", "Records in the memory store, including expired ones.");
 /// Label `kind`.
-pub const MEMORY_BYTES: Metric = gauge("onceward_memory_bytes", "What the memory store holds, by kind of record.");
+pub const MEMORY_BYTES: Metric = gauge("onceward_memory_bytes", "Bytes in the memory store, by kind of record.");
 /// Label `kind`.
 pub const MEMORY_RESPONSES: Metric = gauge(
     "onceward_memory_response_bytes",
-    "How much of onceward_memory_bytes is stored responses, the oldest of which are dropped when the share is full.",
+    "The part of onceward_memory_bytes that is stored responses, the oldest of which are dropped when the share is full.",
 );
 /// Label `kind`.
 pub const MEMORY_DROPPED: Metric = counter(
@@ -108,35 +107,34 @@ pub const MEMORY_DROPPED: Metric = counter(
 /// Label `kind`.
 pub const MEMORY_LIMIT: Metric = gauge(
     "onceward_memory_limit_bytes",
-    "How much the memory store may hold of each kind; a share that is full of records rejects new ones.",
+    "Maximum bytes in the memory store, by kind of record; a share that is full of records rejects new ones.",
 );
 
 /// Label `status`.
 pub const REQUESTS: Metric =
-    counter("onceward_http_requests_total", "Requests that the service has answered, by class of status: 2xx to 5xx.");
+    counter("onceward_http_requests_total", "Responses of the service, by class of status: 2xx to 5xx.");
 /// No label.
-pub const IN_FLIGHT: Metric =
-    gauge("onceward_http_requests_in_flight", "Requests that are being answered at this moment.");
+pub const IN_FLIGHT: Metric = gauge("onceward_http_requests_in_flight", "Requests in flight.");
 /// No label.
 pub const SHED: Metric =
-    counter("onceward_http_requests_shed_total", "Requests that were refused because too many were being answered.");
+    counter("onceward_http_requests_shed_total", "Requests rejected because max_in_flight was reached.");
 /// No label.
 pub const SLOW_BODIES: Metric =
-    counter("onceward_http_slow_bodies_total", "Requests that were refused because their body did not arrive in time.");
+    counter("onceward_http_slow_bodies_total", "Requests rejected because their body did not arrive in time.");
 /// No label.
 pub const CONNECTIONS_REFUSED: Metric = counter(
     "onceward_http_connections_refused_total",
-    "Connections that were closed at once because their client had too many open while half of max_connections were in use.",
+    "Connections closed immediately because their client had too many open while half of max_connections were in use.",
 );
 /// Label `scope`.
 pub const RATE_LIMITED: Metric = counter(
     "onceward_rate_limited_total",
-    "Requests for tokens beyond a quota: that of the client, or that of all clients together.",
+    "Token requests beyond the rate limit: that of the client, or that of all clients together.",
 );
 /// Label `version`.
 pub const BUILD: Metric = gauge("onceward_build_info", "Always 1; the version is in its label.");
 
-/// What the library tells.
+/// The metrics of the library.
 pub const OF_THE_LIBRARY: [Metric; 20] = [
     ISSUED,
     VERDICTS,
@@ -160,7 +158,7 @@ pub const OF_THE_LIBRARY: [Metric; 20] = [
     MEMORY_LIMIT,
 ];
 
-/// What the service tells beside that.
+/// The additional metrics of the service.
 pub const OF_THE_SERVICE: [Metric; 7] =
     [REQUESTS, IN_FLIGHT, SHED, SLOW_BODIES, CONNECTIONS_REFUSED, RATE_LIMITED, BUILD];
 
@@ -177,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_ours_follow_prometheus_and_are_there_once() {
+    fn names_are_prefixed_unique_and_follow_prometheus() {
         let all: Vec<Metric> = OF_THE_LIBRARY.into_iter().chain(OF_THE_SERVICE).collect();
         for (at, metric) in all.iter().enumerate() {
             let rest = metric.name.strip_prefix("onceward_").unwrap();

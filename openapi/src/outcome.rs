@@ -2,33 +2,33 @@ use std::fmt;
 
 use crate::Code;
 
-/// What became of a request: the value of the `Onceward-Outcome` header.
+/// The outcome of a request: the value of the `Onceward-Outcome` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The run took effect, as far as its answer tells; the record is final.
+    /// The run took effect, as far as its response tells; the record is final.
     Executed,
-    /// The response is an error that is stored and replayed, and whether a handler ran is not known: the router and extractors
-    /// make such responses too, and no mark says that the handler was entered.
+    /// The response is an error that is stored and replayed, and it is unknown whether a handler ran: the router and extractors
+    /// create such responses too, and nothing marks that the handler was entered.
     Replayable,
-    /// Nothing took effect, because the handler answered so or was never entered. The token or key is valid again.
+    /// Nothing took effect: the handler's response says so, or the handler was never entered. The token or key is valid again.
     NotApplied,
-    /// Nothing took effect, but the token or key could not be given back. The token counts as used: the client fetches another.
+    /// Nothing took effect, but the token or key could not be released. The token counts as used: the client fetches another.
     /// A key or an interval is free once the release succeeds in the background, or when its lease expires.
     NotReleased,
-    /// The handler ran, and whether it took effect is unknown. The token stays used; a claim waits for its lease, or for an operator.
+    /// The handler ran, and it is unknown whether it took effect. The token stays used; a claim waits for its lease, or for an operator.
     Unknown,
-    /// The first answer again.
+    /// This is the stored response of the first run.
     Replayed,
-    /// Nothing is on record that keeps a duplicate from running. The handler ran, unless the response is one of the router or an extractor.
+    /// No record prevents a duplicate from running. The handler ran, unless the router or an extractor created the response.
     Unprotected,
-    /// The token was accepted and is spent (redeem and forward-auth).
+    /// The token was accepted and is now used (redeem and forward-auth).
     Redeemed,
-    /// The request was refused for this reason.
+    /// The request was rejected for this reason.
     Rejected(Code),
 }
 
 impl Outcome {
-    /// The header's value.
+    /// Returns the value of the header.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Executed => "executed",
@@ -43,23 +43,23 @@ impl Outcome {
         }
     }
 
-    /// The value of the `Server-Timing` header that repeats it.
+    /// Returns the value of the `Server-Timing` header that repeats the outcome.
     pub fn server_timing(self) -> String {
         format!("onceward;desc={self}")
     }
 
-    /// Reads the header's value. `None` if a later version of the contract has written it.
+    /// Parses the value of the header. Returns `None` for a value of a later version of the contract.
     pub fn parse(text: &str) -> Option<Self> {
-        let refused = || Code::ALL.into_iter().map(Self::Rejected);
-        Self::OWN.into_iter().chain(refused()).find(|outcome| outcome.as_str() == text)
+        let rejections = || Code::ALL.into_iter().map(Self::Rejected);
+        Self::OWN.into_iter().chain(rejections()).find(|outcome| outcome.as_str() == text)
     }
 
-    /// Whether the handler's own answer carries it, now or from before: not a rejection by a guard.
+    /// Returns true if the response is the handler's own, new or stored, and not a rejection by a guard.
     pub const fn is_handlers(self) -> bool {
         !matches!(self, Self::Redeemed | Self::Rejected(_))
     }
 
-    /// All but the rejections.
+    /// All outcomes except the rejections.
     const OWN: [Self; 8] = [
         Self::Executed,
         Self::Replayable,
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_outcome_is_read_as_it_is_written_and_no_two_are_alike() {
+    fn outcomes_round_trip_and_are_distinct() {
         let all: Vec<_> = Outcome::OWN.into_iter().chain(Code::ALL.into_iter().map(Outcome::Rejected)).collect();
         for outcome in &all {
             assert_eq!(Outcome::parse(outcome.as_str()), Some(*outcome));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_not_the_handler_s() {
+    fn rejection_is_not_the_handlers_response() {
         assert!(Outcome::NotApplied.is_handlers() && Outcome::Unknown.is_handlers() && Outcome::Replayed.is_handlers());
         assert!(!Outcome::Redeemed.is_handlers() && !Outcome::Rejected(Code::Internal).is_handlers());
     }

@@ -1,15 +1,15 @@
-//! One spelling for each path: any octet of a path may be percent-encoded, and routers decode it.
+//! Canonical paths: any octet of a path may be percent-encoded, and routers decode it, so one path has many spellings.
 //!
-//! Two spellings that reach one handler with the same parameters are one action and one content. The canonical path is a name for
-//! that, and nothing else: routing, and whatever an application allows or forbids by the path, see the path as it was sent.
+//! Two spellings that reach one handler with the same parameters are one action and one content. The canonical path is only used to
+//! name them: routing, and the access rules of an application, see the path as it was sent.
 
 use std::borrow::Cow;
 
-/// The canonical spelling of a path.
+/// Returns the canonical spelling of a path.
 ///
-/// Every octet is decoded but `%2F`, which is no separator, and `%25`, which is no beginning of another octet. An octet that
-/// is not UTF-8 stays encoded. What stays is in upper case. A `%` that is not followed by two hexadecimal digits stands for itself, and
-/// is written `%25`. Nothing else is changed: `/a/./b`, `/a//b`, `/a/` and `/A` are paths of their own.
+/// Every octet is decoded except `%2F`, which is not a separator, and `%25`, which does not start another encoded octet. An octet that
+/// is not UTF-8 stays encoded, in upper case. A `%` that is not followed by two hexadecimal digits stands for itself and becomes
+/// `%25`. Nothing else changes: `/a/./b`, `/a//b`, `/a/` and `/A` are distinct paths.
 ///
 /// ```
 /// use onceward_api::path::canonical;
@@ -21,8 +21,8 @@ pub fn canonical(path: &str) -> Cow<'_, str> {
     if path.contains('%') { Cow::Owned(encode(&decode(path.as_bytes()))) } else { Cow::Borrowed(path) }
 }
 
-/// The canonical spelling of an action. One that is a method and a path, as in `POST /orders`, has the canonical path. Any other name
-/// is left as it is.
+/// Returns the canonical spelling of an action. In an action that is a method and a path, such as `POST /orders`, the path becomes
+/// canonical. Any other name stays unchanged.
 ///
 /// ```
 /// use onceward_api::path::canonical_action;
@@ -45,13 +45,13 @@ pub fn canonical_action(action: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether it can be a method: a token, as RFC 9110 has it.
+/// Returns true if the text can be a method: a token as defined in RFC 9110.
 fn is_method(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// Decodes all that can be, also what only decoding has made: actix decodes a path twice, once to route it and once for its
-/// parameters, so `%%34%31` reaches a handler as `A`. What is left of `%` and two digits afterwards stays encoded for good.
+/// Decodes until nothing is left to decode, because actix decodes a path twice, once to route it and once for its parameters, so
+/// `%%34%31` reaches a handler as `A`. Any `%` and two digits that remain afterwards stay encoded.
 fn decode(path: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(path.len());
     for byte in path {
@@ -64,7 +64,7 @@ fn decode(path: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// The octet that is percent-encoded at the end.
+/// Returns the octet that is percent-encoded at the end.
 fn last_octet(text: &[u8]) -> Option<u8> {
     match text {
         [.., b'%', high, low] => octet(*high, *low),
@@ -77,7 +77,7 @@ fn octet(high: u8, low: u8) -> Option<u8> {
     u8::try_from(digit(high)? << 4 | digit(low)?).ok()
 }
 
-/// Writes as text what was decoded.
+/// Encodes the octets that cannot stay decoded.
 fn encode(decoded: &[u8]) -> String {
     let mut text = String::with_capacity(decoded.len());
     for chunk in decoded.utf8_chunks() {
@@ -91,7 +91,7 @@ fn push_valid(text: &mut String, valid: &str) {
     let mut pieces = valid.split('%');
     text.push_str(pieces.next().unwrap_or_default());
     for piece in pieces {
-        // Only these are left.
+        // `decode` leaves only these encoded.
         let (octet, rest) = match piece.as_bytes() {
             [b'2', b'F' | b'f', ..] => (b'/', &piece[2..]),
             [b'2', b'5', ..] => (b'%', &piece[2..]),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_encoded_is_in_upper_case_and_decoded_once() {
+    fn encoded_octets_are_upper_case_and_decoded_once() {
         for (path, expected) in [
             ("", ""),
             ("*", "*"),
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// actix takes these for the same parameter.
+    /// actix decodes these to the same parameter.
     #[test]
     fn percent_sign_that_encodes_nothing_stands_for_itself() {
         for (path, expected) in [
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_action_that_is_a_method_and_a_path_is_spelled_anew() {
+    fn only_action_with_method_and_path_becomes_canonical() {
         for (action, expected) in [
             ("POST /%6frders", "POST /orders"),
             ("PURGE /a%2fb?c=%31", "PURGE /a%2Fb?c=1"),
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// A path of octets, each of them in one of its spellings.
+    /// Returns a path of these octets, each of them in one of its spellings.
     fn spelled(octets: &[u8], spellings: &[u8]) -> String {
         let spell = |(octet, spelling): (&u8, &u8)| match spelling % 3 {
             0 if octet.is_ascii() && *octet != b'%' => char::from(*octet).to_string(),
@@ -222,7 +222,7 @@ mod tests {
         octets.iter().zip(spellings).map(spell).collect()
     }
 
-    /// The octets of a path, with a slash that is none as something of its own.
+    /// Returns the octets of a path, with an encoded slash as `Err`.
     fn octets(path: &str) -> Vec<Result<u8, char>> {
         let bytes = path.as_bytes();
         let (mut found, mut at) = (Vec::new(), 0);
@@ -240,22 +240,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn canonical_twice_is_canonical(path in "([%2-5a-fF/é]|[^%]){0,24}") {
+        fn canonicalization_is_idempotent(path in "([%2-5a-fF/é]|[^%]){0,24}") {
             let once = canonical(&path).into_owned();
             prop_assert_eq!(canonical(&once), once.as_str());
         }
 
         #[test]
-        fn all_spellings_of_octets_are_one(octets: Vec<u8>, one: [u8; 32], other: [u8; 32]) {
-            // How a slash is spelled is not the same, so these are spelled alike.
+        fn equivalent_octet_encodings_are_equal(octets: Vec<u8>, one: [u8; 32], other: [u8; 32]) {
+            // `/` and `%2F` differ, so slashes are left out.
             let octets: Vec<u8> = octets.into_iter().filter(|octet| *octet != b'/').take(32).collect();
             let (one, other) = (spelled(&octets, &one), spelled(&octets, &other));
             prop_assert_eq!(canonical(&one), canonical(&other));
         }
 
-        /// Whatever is well encoded keeps its octets, and its separators stay told from encoded slashes.
+        /// A well-encoded path keeps its octets, and separators stay distinct from encoded slashes.
         #[test]
-        fn nothing_is_merged_that_differs(octets_of: Vec<u8>, spellings: [u8; 32]) {
+        fn distinct_paths_are_not_merged(octets_of: Vec<u8>, spellings: [u8; 32]) {
             let path = spelled(&octets_of[..octets_of.len().min(32)], &spellings);
             prop_assert_eq!(octets(&canonical(&path)), octets(&path));
         }

@@ -1,13 +1,13 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
-/// Why nothing ran, or why no answer can be given: the `code` of a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+/// The reason for a rejection: the `code` of a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each code's title and detail below say what it means")]
+#[allow(missing_docs, reason = "the title and detail below describe each code")]
 pub enum Code {
     TokenMissing,
     TokenMalformed,
@@ -38,19 +38,20 @@ pub enum Code {
     Internal,
 }
 
-/// The next step for whoever got the problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// The next step for a client that received a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
-    /// Send the same again, after `Retry-After`.
+    /// Send the same request again, after `Retry-After`.
     Same,
-    /// *This* request ran nothing: fetch a new token and send again, if no earlier try is without an answer.
+    /// *This* request ran nothing: fetch a new token and send again, unless an earlier attempt is still without a response.
     NewToken,
-    /// Do not repeat it.
+    /// Do not retry.
     No,
 }
 
-/// One line of the contract's table.
+/// The entry of one code.
 struct Line {
     name: &'static str,
     status: u16,
@@ -60,7 +61,7 @@ struct Line {
 }
 
 impl Code {
-    /// Every code there is.
+    /// All codes.
     pub const ALL: [Self; 27] = [
         Self::TokenMissing,
         Self::TokenMalformed,
@@ -91,27 +92,27 @@ impl Code {
         Self::Internal,
     ];
 
-    /// Its name on the wire.
+    /// Returns the name on the wire.
     pub const fn as_str(self) -> &'static str {
         self.line().name
     }
 
-    /// The HTTP status it is answered with.
+    /// Returns the HTTP status of a response with this code.
     pub const fn status(self) -> u16 {
         self.line().status
     }
 
-    /// What the caller may do next.
+    /// Returns the next step for the client.
     pub const fn retry(self) -> Retry {
         self.line().retry
     }
 
-    /// What happened, in a few words.
+    /// Returns a short summary.
     pub const fn title(self) -> &'static str {
         self.line().title
     }
 
-    /// What happened and what to do, in a sentence or two, where nothing more exact is known.
+    /// Returns the default detail: the cause and the next step, in a sentence or two.
     pub const fn detail(self) -> &'static str {
         self.line().detail
     }
@@ -139,29 +140,29 @@ impl Code {
                 "token_malformed",
                 400,
                 NewToken,
-                "This is not a token",
-                "What was sent as a token does not have the form of one. Fetch a token and send again.",
+                "The token is malformed",
+                "The value sent as the token is not in the format of a token. Fetch a token and send again.",
             ),
             Self::TokenInvalid => line(
                 "token_invalid",
                 403,
                 NewToken,
-                "The token is not good here",
-                "The token was not issued here, or it was issued for another action or caller. It was not used up. Fetch one for this submission.",
+                "The token is not valid here",
+                "The token was not issued by this service, or it was issued for another action or subject. It was not used. Fetch one for this submission.",
             ),
             Self::TokenExpired => line(
                 "token_expired",
                 410,
                 NewToken,
                 "The token has expired",
-                "The token is past its time and was not used. Fetch a new one and send again.",
+                "The token expired without being used. Fetch a new one and send again.",
             ),
             Self::TokenUsed => line(
                 "token_used",
                 409,
                 No,
                 "This was already sent",
-                "The token was used before, so this submission was received already. It was not carried out a second time.",
+                "The token was used before, so this submission was already received. It did not run a second time.",
             ),
             Self::TokenRevoked => line(
                 "token_revoked",
@@ -174,137 +175,139 @@ impl Code {
                 "token_stale",
                 410,
                 NewToken,
-                "The token is from an earlier run",
-                "The store was restarted since the token was issued, so nobody can tell whether it was used. Fetch a new one and send again.",
+                "The token was issued before a restart",
+                "The store restarted after the token was issued, so it is unknown whether the token was used. Fetch a new one and send again.",
             ),
             Self::RedeemUnknown => line(
                 "redeem_unknown",
                 503,
                 NewToken,
                 "The check could not be finished",
-                "The answer of the store was lost while the token was being used up. This request ran nothing, but its token may be gone. Fetch a new one and send again.",
+                "The reply of the store was lost while the token was being redeemed. This request ran nothing, but its token may be used. Fetch a new one and send again.",
             ),
             Self::KeyMissing => line(
                 "key_missing",
                 400,
                 No,
-                "A key is missing",
-                "This submission needs an idempotency key, made by the caller and the same for every retry.",
+                "The idempotency key is missing",
+                "This submission needs an idempotency key, chosen by the client and the same for every retry.",
             ),
             Self::KeyMalformed => line(
                 "key_malformed",
                 400,
                 No,
-                "This is not a key",
+                "The idempotency key is malformed",
                 "An idempotency key is 1 to 255 visible ASCII characters, sent once.",
             ),
             Self::KeyReused => line(
                 "key_reused",
                 422,
                 No,
-                "The key was used for something else",
-                "The same idempotency key came with other content before. A new submission needs a new key.",
+                "The idempotency key was used for another request",
+                "The same idempotency key was sent before with different content. A new submission needs a new key.",
             ),
             Self::InProgress => line(
                 "in_progress",
                 409,
                 Same,
-                "The first one is still running",
-                "The same submission is being carried out right now. Ask again in a moment.",
+                "The first request is still running",
+                "The same submission is still in flight. Send the same request again in a moment.",
             ),
             Self::OutcomeUnknown => line(
                 "outcome_unknown",
                 409,
                 No,
-                "Nobody knows how it ended",
-                "The first submission began and its end was never recorded. It is not run again until somebody settles it.",
+                "The outcome is unknown",
+                "The first request started, and its outcome was never recorded. It does not run again until the application or an operator settles it.",
             ),
-            Self::NotFound => {
-                line("not_found", 404, No, "There is no record", "Nothing is recorded for this submission.")
-            }
+            Self::NotFound => line("not_found", 404, No, "Not found", "No record exists for this submission."),
             Self::ReplyNotKept => line(
                 "reply_not_kept",
                 409,
                 No,
                 "The first response was not stored",
-                "This submission was carried out before. Its response was not stored, so it cannot be sent again.",
+                "It was carried out; no response was stored, so it cannot be sent again.",
             ),
             Self::ClaimLost => line(
                 "claim_lost",
                 409,
                 No,
-                "The claim is no longer yours",
-                "The claim lapsed or was settled, and may belong to another run. Nothing was changed.",
+                "The claim was lost",
+                "The claim expired or was settled, and may belong to another run. Nothing was changed.",
             ),
             Self::StoreUnavailable => line(
                 "store_unavailable",
                 503,
                 Same,
-                "The store does not answer",
-                "Whether this was sent before cannot be found out right now, so nothing ran. Send the same again in a moment.",
+                "The store is unavailable",
+                "The store is unavailable, so duplicates cannot be detected. Nothing ran. Send the same request again in a moment.",
             ),
             Self::TooSoon => line(
                 "too_soon",
-                // Not 429: common retry layers wait and repeat that, whatever the method and the headers, and then the duplicate runs.
+                // Not 429: common retry layers retry a 429 whatever the method and the headers, and then the duplicate runs.
                 409,
                 No,
                 "Too soon",
-                "The same was sent a moment ago. It was not carried out a second time.",
+                "The same request was sent a moment ago. It did not run a second time.",
             ),
             Self::Locked => line(
                 "locked",
                 429,
                 Same,
-                "Another one is running",
-                "Another submission holds the lock that this one needs. Nothing ran. Send the same again in a moment.",
+                "Another request holds the lock",
+                "Another request holds the lock that this one needs. Nothing ran. Send the same request again in a moment.",
             ),
             Self::RateLimited => line(
                 "rate_limited",
                 429,
                 Same,
                 "Too many requests",
-                "More tokens were asked for than one client may have at once. Wait and ask again.",
+                "The rate limit for tokens is exceeded. Wait for the time in the Retry-After header, then send the same request again.",
             ),
             Self::Overloaded => line(
                 "overloaded",
                 503,
                 Same,
-                "Too busy right now",
-                "This server takes no more submissions at the moment. Nothing ran. Send the same again.",
+                "The server is overloaded",
+                "The server accepts no more requests at the moment. Nothing ran. Send the same request again in a moment.",
             ),
             Self::Unauthorized => line(
                 "unauthorized",
                 401,
                 No,
-                "Who is asking?",
-                "This needs a caller that can be named, and none was found. Sign in or send credentials.",
+                "Authentication required",
+                "The subject of this request could not be identified. Sign in or send credentials.",
             ),
             Self::BadRequest => line(
                 "bad_request",
                 400,
                 No,
-                "The request cannot be read",
-                "Something in the request is not as it has to be.",
+                "The request is invalid",
+                "Part of the request is missing or malformed. Nothing ran.",
             ),
             Self::BodyTooLarge => line(
                 "body_too_large",
                 413,
                 No,
                 "The body is too large",
-                "The body is larger than what is read here. Nothing ran.",
+                "The body exceeds the size limit. Nothing ran.",
             ),
-            Self::MethodNotAllowed => {
-                line("method_not_allowed", 405, No, "Not with this method", "This address does not take this method.")
-            }
+            Self::MethodNotAllowed => line(
+                "method_not_allowed",
+                405,
+                No,
+                "Method not allowed",
+                "This URL does not support the method. Use one that the Allow header lists.",
+            ),
             Self::UnsupportedMediaType => {
-                line("unsupported_media_type", 415, No, "Not in this format", "The body has to be application/json.")
+                line("unsupported_media_type", 415, No, "Unsupported media type", "Send the body as application/json.")
             }
             Self::Internal => line(
                 "internal",
                 500,
                 No,
-                "Something broke",
-                "The handler broke off, and whether it took effect is not known. It is not run again by itself.",
+                "Internal error",
+                "The handler failed, and it is unknown whether it took effect. It does not run again by itself.",
             ),
         }
     }
@@ -316,34 +319,35 @@ impl fmt::Display for Code {
     }
 }
 
-/// A problem as RFC 9457 has it, with two members of ours: `code` and `retry`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A problem of RFC 9457, extended by the members `code` and `retry`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// A page that explains the code.
+    /// The URL of a page that explains the code.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What happened, in a few words.
+    /// A short summary.
     pub title: String,
-    /// The HTTP status, again.
+    /// The HTTP status of the response.
     pub status: u16,
-    /// What happened this time.
+    /// The cause, and the next step.
     pub detail: String,
-    /// Which request it happened to: its path, without the query.
+    /// The path of the request, without the query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// What a program goes by.
+    /// The reason, for programs.
     pub code: Code,
-    /// The next step.
+    /// The next step for the client.
     pub retry: Retry,
 }
 
 impl Problem {
     /// The media type of a problem.
     pub const CONTENT_TYPE: &str = "application/problem+json";
-    /// Where the pages that explain the codes stand, unless an application says otherwise.
+    /// The default base URL of the pages that explain the codes.
     pub const BASE: &str = "/problems/";
 
-    /// A problem with everything that its code says of itself.
+    /// Creates a problem with the defaults of its code.
     pub fn new(code: Code) -> Self {
         Self {
             kind: format!("{}{code}", Self::BASE),
@@ -356,21 +360,21 @@ impl Problem {
         }
     }
 
-    /// Says what happened this time.
+    /// Sets the detail.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// Says which request it was.
+    /// Sets the path of the request.
     #[must_use]
     pub fn instance(mut self, path: impl Into<String>) -> Self {
         self.instance = Some(path.into());
         self
     }
 
-    /// Puts the explaining pages elsewhere; `base` ends in a slash.
+    /// Sets the base URL of the pages that explain the codes; `base` ends in a slash.
     #[must_use]
     pub fn base(mut self, base: &str) -> Self {
         self.kind = format!("{base}{}", self.code);
@@ -385,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_has_the_contract_s_seven_members() {
+    fn problem_has_the_seven_members_of_the_contract() {
         let problem = Problem::new(Code::TokenUsed).detail("again").instance("/orders");
         assert_eq!(
             to_value(problem).unwrap(),
@@ -397,14 +401,14 @@ mod tests {
     }
 
     #[test]
-    fn every_code_is_spelled_the_same_in_a_body_and_in_a_header() {
+    fn codes_are_spelled_alike_in_body_and_header() {
         for code in Code::ALL {
             assert_eq!(to_value(code).unwrap(), json!(code.as_str()));
         }
     }
 
     #[test]
-    fn statuses_and_next_steps_are_those_of_the_contract() {
+    fn statuses_and_next_steps_match_the_contract() {
         let table = [
             "token_missing 400 new_token",
             "token_malformed 400 new_token",
@@ -442,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_can_keep_the_explaining_pages_elsewhere() {
+    fn base_url_of_problem_pages_is_configurable() {
         let problem = Problem::new(Code::TooSoon).base("https://example.com/why/");
         assert_eq!(problem.kind, "https://example.com/why/too_soon");
     }

@@ -2,118 +2,124 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
-/// Body of `POST /token`. All of it is optional, and so is the body.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Body of `POST /token`. Every field is optional, and so is the body.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// The only operation the token will be good for; a route that has no name of its own is called by method and path, as
-    /// in `POST /orders`, however that path is percent-encoded. Without it, the token is good for every operation.
+    /// The only operation that accepts the token. A route without a name of its own is named by method and path, as in
+    /// `POST /orders`, however the path is percent-encoded. Without it, every operation accepts the token.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub action: Option<String>,
-    /// The only caller the token will be good for.
+    /// The only subject that may use the token.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub subject: Option<String>,
-    /// How long the token lives, from `1s` to `24h`; longer than usual only with the API key.
+    /// Time until the token expires, from `1s` to `24h`. More than the configured `token_ttl` requires the API key.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "10m")]
+    #[cfg_attr(feature = "utoipa", schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "10m"))]
     pub ttl: Option<Duration>,
 }
 
-/// A token and how long it lives: the answer to `POST /token`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Response to `POST /token`: a token and its expiry.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 pub struct IssuedToken {
     /// The token itself. Treat it as opaque.
     pub token: String,
-    /// When it expires.
-    #[schema(value_type = String, format = DateTime)]
+    /// The time at which the token expires.
+    #[cfg_attr(feature = "utoipa", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
-    /// How many whole seconds are left.
+    /// Whole seconds until the token expires.
     pub expires_in: u64,
 }
 
 /// Body of `POST /tokens`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokensRequest {
-    /// How many, from 1 to 100.
-    #[schema(minimum = 1, maximum = 100)]
+    /// The number of tokens, from 1 to 100.
+    #[cfg_attr(feature = "utoipa", schema(minimum = 1, maximum = 100))]
     pub count: u32,
     /// As for a single token.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub action: Option<String>,
     /// As for a single token.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub subject: Option<String>,
     /// As for a single token.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "10m")]
+    #[cfg_attr(feature = "utoipa", schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "10m"))]
     pub ttl: Option<Duration>,
 }
 
-/// The answer to `POST /tokens`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Response to `POST /tokens`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 pub struct IssuedTokens {
-    /// As many as were asked for.
+    /// As many tokens as requested.
     pub tokens: Vec<IssuedToken>,
 }
 
 /// Body of `POST /token/redeem`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RedeemRequest {
-    /// The token to spend.
+    /// The token to redeem.
     pub token: String,
-    /// The operation it is presented for.
+    /// The operation that the token was sent for.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub action: Option<String>,
-    /// The caller who presents it.
+    /// The client that sent the token, as the backend knows it.
     #[serde(default, deserialize_with = "name", skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1)]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1))]
     pub subject: Option<String>,
-    /// Accept only a token that is bound to this action, and to this subject where one is named.
+    /// Accept only a token that is bound to this action, and to this subject if there is one.
     #[serde(default)]
     pub bound: bool,
-    /// Names this try, so that the same try asked twice is accepted twice.
+    /// Names this attempt. A request that repeats an attempt is accepted again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$"))]
     pub attempt: Option<String>,
 }
 
-/// The answer to `POST /token/redeem`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Response to `POST /token/redeem`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 pub struct RedeemResponse {
     /// Always `redeemed`.
     pub outcome: String,
-    /// Names this use of the token, if the request names an attempt: `POST /token/release` needs it. The same attempt gets
-    /// the same one when it asks again; after a release, redeeming makes another.
+    /// The id of this use of the token, if the request names an attempt: `POST /token/release` requires it. A repeated attempt receives
+    /// the same id; after a release, redeeming returns a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(format = "uuid")]
+    #[cfg_attr(feature = "utoipa", schema(format = "uuid"))]
     pub run_id: Option<String>,
 }
 
 /// Body of `POST /token/release`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "utoipa", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
     /// The token whose submission had no effect.
     pub token: String,
-    /// The try that redeemed it.
-    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    /// The attempt that redeemed it.
+    #[cfg_attr(feature = "utoipa", schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$"))]
     pub attempt: String,
-    /// The `run_id` that `POST /token/redeem` answered. A release that is repeated late frees this run, and no later one of
+    /// The `run_id` from the response to `POST /token/redeem`. A late retry of a release frees only this run, not a later one of
     /// the same attempt.
-    #[schema(format = "uuid")]
+    #[cfg_attr(feature = "utoipa", schema(format = "uuid"))]
     pub run_id: String,
 }
 
-/// A name that is not there, or not empty: an empty one would bind a token to what has no name.
+/// Reads an optional name. An empty one is rejected: it would bind a token to an operation without a name.
 pub(crate) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let name = Option::<String>::deserialize(deserializer)?;
     match name {
@@ -122,7 +128,7 @@ pub(crate) fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     }
 }
 
-/// A body that holds what nobody else may see shows the rest.
+/// Implements `Debug` without the secret field.
 macro_rules! without {
     ($hidden:literal in $body:ident: $($field:ident),*) => {
         impl std::fmt::Debug for $body {
@@ -148,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_issued_token_has_the_contract_s_three_members() {
+    fn issued_token_has_the_three_members_of_the_contract() {
         let issued = IssuedToken {
             token: "ow1_x".into(),
             expires_at: Timestamp::from_second(1_800_000_000).unwrap(),
@@ -162,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_request_may_be_empty_and_names_what_it_does_not_know() {
+    fn token_request_may_be_empty_and_names_unknown_fields() {
         assert_eq!(from_str::<TokenRequest>("{}").unwrap(), TokenRequest::default());
         let asked: TokenRequest = from_str(r#"{"ttl":"90s","action":"POST /orders"}"#).unwrap();
         assert_eq!(asked.ttl, Some(Duration::from_secs(90)));
@@ -174,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn redeem_release_and_batch_bodies_are_those_of_the_contract() {
+    fn redeem_release_and_batch_bodies_match_the_contract() {
         let redeem: RedeemRequest =
             from_str(r#"{"token":"ow1_secret","action":"a","subject":"s","bound":true,"attempt":"1"}"#).unwrap();
         assert!(redeem.bound && redeem.attempt.as_deref() == Some("1"));

@@ -1,4 +1,4 @@
-//! What a user of the library has to compile.
+//! Dependencies of the packages with few features.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ fn tree_of(package: &str, features: &str) -> String {
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("names are text")
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 fn has(tree: &str, name: &str) -> bool {
@@ -22,13 +22,21 @@ fn has(tree: &str, name: &str) -> bool {
 }
 
 #[test]
-fn with_actix_alone_there_is_no_store_client_no_pages_and_no_http_client() {
+fn actix_feature_alone_has_few_dependencies() {
     let lean = tree("actix");
     assert!(has(&lean, "actix-web"));
-    for heavy in
-        ["redis", "sqlx", "sqlx-core", "utoipa-swagger-ui", "reqwest", "hyper", "h2", "metrics-exporter-prometheus"]
-    {
-        assert!(!has(&lean, heavy), "{heavy} is in it");
+    for heavy in [
+        "redis",
+        "sqlx",
+        "sqlx-core",
+        "utoipa",
+        "utoipa-swagger-ui",
+        "reqwest",
+        "hyper",
+        "h2",
+        "metrics-exporter-prometheus",
+    ] {
+        assert!(!has(&lean, heavy), "{heavy} is a dependency");
     }
     assert!(has(&tree("actix,redis"), "redis"));
     assert!(!has(&tree(""), "actix-web"));
@@ -39,16 +47,16 @@ fn patterns_need_a_database_driver_and_no_guard() {
     let patterns = tree_of("onceward-patterns", "");
     assert!(has(&patterns, "sqlx"));
     for foreign in ["onceward", "onceward-api", "actix-web", "redis"] {
-        assert!(!has(&patterns, foreign), "{foreign} is in it");
+        assert!(!has(&patterns, foreign), "{foreign} is a dependency");
     }
 }
 
 #[test]
-fn a_client_has_no_guard_no_web_framework_and_no_store() {
+fn client_has_no_guard_web_framework_or_store() {
     let client = tree_of("onceward-client", "middleware");
     assert!(has(&client, "reqwest") && has(&client, "reqwest-middleware"));
-    for foreign in ["onceward", "actix-web", "actix-http", "redis", "sqlx"] {
-        assert!(!has(&client, foreign), "{foreign} is in it");
+    for foreign in ["onceward", "actix-web", "actix-http", "redis", "sqlx", "utoipa"] {
+        assert!(!has(&client, foreign), "{foreign} is a dependency");
     }
     assert!(!has(&tree_of("onceward-client", ""), "reqwest-middleware"));
 }
