@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Holds the running service to its specification: schemathesis makes up requests, good and bad, and looks at every answer.
-# No 5xx, no status, header, body or media type that is not described, and nothing bad that is taken for good.
+# Tests the running service against its OpenAPI document: schemathesis generates valid and invalid requests and checks every
+# response. It fails on a 5xx, on an undocumented status, header, body or media type, and on an invalid request that is accepted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The only check that is left out would have it that every made-up token is accepted.
-check() { # with these arguments of the service, and these of schemathesis
+# The one excluded check would require that every generated token is accepted.
+check() { # <arguments of the service> <arguments of schemathesis...>
     local said address pid
     said=$(mktemp)
     target/debug/onceward --listen 127.0.0.1:0 --log json --rate-limit off --demo off $1 >"$said" 2>&1 &
@@ -21,7 +21,7 @@ check() { # with these arguments of the service, and these of schemathesis
         --exclude-checks positive_data_acceptance --max-examples "${EXAMPLES:-100}" --max-failures 5 --no-color \
         --warnings off "${@:2}"
     kill $pid
-    wait $pid || { echo "the service has not ended well" >&2; return 1; }
+    wait $pid || { echo "the service ended with an error" >&2; return 1; }
     trap - EXIT
     rm -f "$said"
 }

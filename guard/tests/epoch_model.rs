@@ -1,30 +1,32 @@
-//! A model of a token on a Redis that forgets, looked through to its last state: a master and its replica, two callers, requests
-//! and replies that get lost or come late, snapshots, restarts, promotions and demotions, also of a master that does not know that
-//! it is none any more. It shows why a token has to be bound to the epoch that issued it, and that this may be looked at in the step
-//! that redeems it, or behind it over the same connection, but not before; and that the same is true of a token that is not removed but
-//! swapped for a claim, by a remembered run or an attempt, which finds its own claim again.
+//! A model of a token on a Redis that loses data, explored to its last state: a master and its replica, two callers, requests and
+//! replies that get lost or are late, snapshots, restarts, promotions and demotions, also split brain (a former master that still
+//! accepts writes).
+//!
+//! It shows why a token has to be bound to the epoch that issued it. The epoch may be checked in the step that redeems the token, or
+//! after that step over the same connection, but not before it. The same is true if the token is not removed but swapped for a claim,
+//! by a remembered run or by an attempt, which finds its own claim again.
 
 use std::collections::BTreeSet;
 
 use stateright::{Checker as _, Model, Property};
 
-/// What a server looks at beside whether it has the token.
+/// The check of the epoch when a token is redeemed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looks {
-    /// Nothing.
+    /// No check.
     No,
-    /// The epoch that the caller saw when it sent. A connection does not outlive its server's process.
+    /// Checks the epoch that the caller saw when it sent the request. A connection ends with its server's process.
     WhenSent,
-    /// Its own epoch, in the step that removes the token.
+    /// The server checks its own epoch in the step that removes the token.
     WhenRemoved,
-    /// Its own epoch, in a later step, which the same process answers as a master.
+    /// The server checks its own epoch in a later step, which the same process executes as a master.
     Afterwards,
-    /// The same where the token is not removed but swapped for a claim: if the epoch is another, the claim is removed again, if that
-    /// arrives.
+    /// Like `Afterwards`, but the token is swapped for a claim instead of removed. If the epoch has changed, the claim is removed
+    /// again, if that request arrives.
     BehindAClaim,
 }
 
-/// What a server has on record of the token.
+/// The record of the token on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Record {
     Nothing,
@@ -38,28 +40,28 @@ struct Server {
     is_master: bool,
     record: Record,
     epoch: u8,
-    /// Another one after each restart.
+    /// Changes with each restart.
     process: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Asks {
-    /// Remove the token if it is an issued one, or swap it for a claim.
+enum Command {
+    /// Removes the token if it is an issued one, or swaps it for a claim.
     Redeem,
-    /// In which epoch it is, asked behind the other: whether that got the token is what it knows already.
+    /// Reads the epoch, sent after `Redeem`, whose result is known by then.
     Epoch { is_redeemed: bool },
-    /// The epoch was another: the claim is removed again.
+    /// Removes the claim again after the epoch has changed.
     Undo,
-    /// It did not happen: the token is inserted if there is no record. Sent once, and never again.
+    /// Inserts the token again after a run without effect, if there is no record. Sent once, without retries.
     GiveBack,
 }
 
-/// On its way to a process of a server.
+/// A request in flight to a process of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Request {
     caller: usize,
     attempt: u8,
-    asks: Asks,
+    command: Command,
     server: usize,
     process: u8,
     epoch: u8,
@@ -84,7 +86,7 @@ struct Caller {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     servers: [Server; 2],
-    /// What is in the last snapshot of each.
+    /// The record in the last snapshot of each server.
     disks: [Record; 2],
     epochs: u8,
     faults: u8,
@@ -94,7 +96,7 @@ struct State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum AuditEvent {
+enum Event {
     Send {
         caller: usize,
         server: usize,
@@ -103,7 +105,7 @@ enum AuditEvent {
     LoseRequest(Request),
     Answer(Reply),
     LoseReply(Reply),
-    /// The caller waits no longer; what it has sent may still arrive.
+    /// The caller stops waiting; its request may still arrive.
     GiveUp {
         caller: usize,
     },
@@ -129,17 +131,17 @@ enum AuditEvent {
 
 struct Redeeming {
     looks: Looks,
-    /// How many faults there are at most.
+    /// Maximum number of faults.
     faults: u8,
     scope: Scope,
 }
 
-/// What there is beside callers, promotions and demotions.
+/// The events besides requests, promotions and demotions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// Everything: snapshots and restarts, and callers who give back what they have redeemed, or ask again.
+    /// All: snapshots and restarts, and callers that give a token back or retry.
     Wide,
-    /// Nothing, so that one fault more can be looked at: it takes three to make a master of a former one.
+    /// None, so that more faults can be explored: it takes three to promote a former master again.
     Narrow,
 }
 
@@ -148,7 +150,7 @@ const MOST_ATTEMPTS: u8 = 2;
 
 impl Model for Redeeming {
     type State = State;
-    type Action = AuditEvent;
+    type Action = Event;
 
     fn init_states(&self) -> Vec<State> {
         let server = |is_master| Server { is_master, record: Record::Issued, epoch: ISSUED_IN, process: 0 };
@@ -163,87 +165,87 @@ impl Model for Redeeming {
         }]
     }
 
-    fn actions(&self, state: &State, events: &mut Vec<AuditEvent>) {
+    fn actions(&self, state: &State, events: &mut Vec<Event>) {
         for (caller, is) in state.callers.iter().enumerate() {
             let may_ask = is.waits_for.is_none() && !is.has_run && is.attempts < self.most_attempts();
             for server in (0..2).filter(|server| state.servers[*server].is_master) {
                 if may_ask {
-                    events.push(AuditEvent::Send { caller, server });
+                    events.push(Event::Send { caller, server });
                 }
                 if is.has_run && !is.has_given_back && self.scope == Scope::Wide {
-                    events.push(AuditEvent::GiveBack { caller, server });
+                    events.push(Event::GiveBack { caller, server });
                 }
             }
             if is.waits_for.is_some() {
-                events.push(AuditEvent::GiveUp { caller });
+                events.push(Event::GiveUp { caller });
             }
         }
         for request in &state.requests {
-            events.extend([AuditEvent::Arrive(request.clone()), AuditEvent::LoseRequest(request.clone())]);
+            events.extend([Event::Arrive(request.clone()), Event::LoseRequest(request.clone())]);
         }
         for reply in &state.replies {
-            events.extend([AuditEvent::Answer(reply.clone()), AuditEvent::LoseReply(reply.clone())]);
+            events.extend([Event::Answer(reply.clone()), Event::LoseReply(reply.clone())]);
         }
-        events.push(AuditEvent::Replicate);
+        events.push(Event::Replicate);
         for server in 0..2 {
             if self.scope == Scope::Wide {
-                events.push(AuditEvent::Snapshot { server });
+                events.push(Event::Snapshot { server });
             }
             if state.faults < self.faults {
                 let is_master = state.servers[server].is_master;
                 if self.scope == Scope::Wide {
-                    events.push(AuditEvent::Restart { server });
+                    events.push(Event::Restart { server });
                 }
-                events.push(if is_master { AuditEvent::Demote { server } } else { AuditEvent::Promote { server } });
+                events.push(if is_master { Event::Demote { server } } else { Event::Promote { server } });
             }
         }
     }
 
-    fn next_state(&self, before: &State, event: AuditEvent) -> Option<State> {
+    fn next_state(&self, before: &State, event: Event) -> Option<State> {
         let mut state = before.clone();
         match event {
-            AuditEvent::Send { caller, server } => {
+            Event::Send { caller, server } => {
                 let attempt = state.callers[caller].attempts;
                 state.callers[caller].attempts += 1;
                 state.callers[caller].waits_for = Some(attempt);
-                state.send(caller, attempt, Asks::Redeem, server);
+                state.send(caller, attempt, Command::Redeem, server);
             }
-            AuditEvent::GiveBack { caller, server } => {
+            Event::GiveBack { caller, server } => {
                 let is = &mut state.callers[caller];
                 (is.has_run, is.has_given_back) = (false, true);
-                state.send(caller, MOST_ATTEMPTS, Asks::GiveBack, server);
+                state.send(caller, MOST_ATTEMPTS, Command::GiveBack, server);
             }
-            AuditEvent::Arrive(request) => {
+            Event::Arrive(request) => {
                 state.requests.remove(&request);
                 self.arrive(&mut state, &request);
             }
-            AuditEvent::LoseRequest(request) => drop(state.requests.take(&request)),
-            AuditEvent::Answer(reply) => {
+            Event::LoseRequest(request) => drop(state.requests.take(&request)),
+            Event::Answer(reply) => {
                 state.replies.remove(&reply);
                 let is = &mut state.callers[reply.caller];
-                // A reply to an attempt that was given up is read by nobody.
+                // The reply to an attempt that was given up is ignored.
                 if is.waits_for == Some(reply.attempt) {
                     is.waits_for = None;
                     is.has_run |= reply.is_redeemed;
-                    // It knows now, and does not ask again.
+                    // The outcome is known, so it does not retry.
                     is.attempts = self.most_attempts();
                 }
             }
-            AuditEvent::LoseReply(reply) => drop(state.replies.take(&reply)),
-            AuditEvent::GiveUp { caller } => state.callers[caller].waits_for = None,
-            AuditEvent::Snapshot { server } => state.disks[server] = state.servers[server].record,
-            AuditEvent::Replicate => state.replicate(),
-            AuditEvent::Restart { server } => {
+            Event::LoseReply(reply) => drop(state.replies.take(&reply)),
+            Event::GiveUp { caller } => state.callers[caller].waits_for = None,
+            Event::Snapshot { server } => state.disks[server] = state.servers[server].record,
+            Event::Replicate => state.replicate(),
+            Event::Restart { server } => {
                 state.begin_epoch();
                 let (epoch, record) = (state.epochs, state.disks[server]);
                 let restarted = &mut state.servers[server];
                 (restarted.process, restarted.epoch, restarted.record) = (restarted.process + 1, epoch, record);
             }
-            AuditEvent::Promote { server } => {
+            Event::Promote { server } => {
                 state.begin_epoch();
                 (state.servers[server].is_master, state.servers[server].epoch) = (true, state.epochs);
             }
-            AuditEvent::Demote { server } => {
+            Event::Demote { server } => {
                 state.faults += 1;
                 state.servers[server].is_master = false;
                 state.replicate();
@@ -257,7 +259,7 @@ impl Model for Redeeming {
             Property::always("it takes effect once", |_, state: &State| {
                 state.callers.iter().filter(|caller| caller.has_run).count() <= 1
             }),
-            // After it was given back, where it can be.
+            // In the wide scope, after the token was given back.
             Property::sometimes("it takes effect", |model: &Self, state: &State| {
                 (state.callers[0].has_given_back || model.scope == Scope::Narrow) && state.callers[1].has_run
             }),
@@ -266,9 +268,9 @@ impl Model for Redeeming {
 }
 
 impl State {
-    fn send(&mut self, caller: usize, attempt: u8, asks: Asks, server: usize) {
+    fn send(&mut self, caller: usize, attempt: u8, command: Command, server: usize) {
         let Server { process, epoch, .. } = self.servers[server];
-        self.requests.insert(Request { caller, attempt, asks, server, process, epoch });
+        self.requests.insert(Request { caller, attempt, command, server, process, epoch });
     }
 
     fn answer(&mut self, request: &Request, is_redeemed: bool) {
@@ -280,7 +282,7 @@ impl State {
         self.epochs += 1;
     }
 
-    /// A replica becomes what its master is, if there is one to follow.
+    /// A replica copies its master, if there is one.
     fn replicate(&mut self) {
         let [one, other] = &mut self.servers;
         match (one.is_master, other.is_master) {
@@ -298,20 +300,20 @@ impl Redeeming {
 
     fn arrive(&self, state: &mut State, request: &Request) {
         let server = &mut state.servers[request.server];
-        // A connection ends with its process. A replica refuses to write, and says of itself that it is one.
+        // A connection ends with its process. A replica refuses writes, and reports its role.
         if server.process != request.process || !server.is_master {
             return;
         }
         let own = Record::Claimed { by: request.caller };
         let is_own = server.record == own;
-        match request.asks {
+        match request.command {
             // A claim is compared before it becomes an issued token again.
-            Asks::GiveBack if self.looks == Looks::BehindAClaim && !is_own => {}
-            Asks::GiveBack if is_own || server.record == Record::Nothing => server.record = Record::Issued,
-            Asks::GiveBack => {}
-            Asks::Undo if is_own => server.record = Record::Nothing,
-            Asks::Undo => {}
-            Asks::Redeem => {
+            Command::GiveBack if self.looks == Looks::BehindAClaim && !is_own => {}
+            Command::GiveBack if is_own || server.record == Record::Nothing => server.record = Record::Issued,
+            Command::GiveBack => {}
+            Command::Undo if is_own => server.record = Record::Nothing,
+            Command::Undo => {}
+            Command::Redeem => {
                 let is_of_its_epoch = match self.looks {
                     Looks::No | Looks::Afterwards | Looks::BehindAClaim => true,
                     Looks::WhenSent => request.epoch == ISSUED_IN,
@@ -322,19 +324,19 @@ impl Redeeming {
                     server.record = if self.looks == Looks::BehindAClaim { own } else { Record::Nothing };
                 }
                 match self.looks {
-                    // Anything may happen before the second command is come to.
+                    // Any event may happen before the second command.
                     Looks::Afterwards | Looks::BehindAClaim => {
-                        // Whoever finds its own claim goes on as if it had just made it.
-                        let asks = Asks::Epoch { is_redeemed: is_redeemed || is_own };
-                        state.requests.insert(Request { asks, ..request.clone() });
+                        // A caller that finds its own claim continues as if it had just claimed.
+                        let command = Command::Epoch { is_redeemed: is_redeemed || is_own };
+                        state.requests.insert(Request { command, ..request.clone() });
                     }
                     _ => state.answer(request, is_redeemed),
                 }
             }
-            Asks::Epoch { is_redeemed } => {
+            Command::Epoch { is_redeemed } => {
                 let is_of_its_epoch = server.epoch == ISSUED_IN;
                 if self.looks == Looks::BehindAClaim && is_redeemed && !is_of_its_epoch {
-                    state.requests.insert(Request { asks: Asks::Undo, ..request.clone() });
+                    state.requests.insert(Request { command: Command::Undo, ..request.clone() });
                 }
                 state.answer(request, is_redeemed && is_of_its_epoch);
             }
@@ -342,34 +344,34 @@ impl Redeeming {
     }
 }
 
-/// Whether it can take effect twice, and in how many states that was looked for.
+/// Returns true if the token can take effect twice, and the number of explored states.
 fn doubles(looks: Looks, faults: u8, scope: Scope) -> (bool, usize) {
     let checker = Redeeming { looks, faults, scope }.checker().threads(2).spawn_bfs().join();
     let does_something = checker.discovery("it takes effect").is_some();
     let is_double = checker.discovery("it takes effect once").is_some();
-    assert!(does_something || is_double, "the model goes nowhere");
+    assert!(does_something || is_double, "the model reaches no effect");
     (is_double, checker.unique_state_count())
 }
 
 #[test]
-fn without_a_fault_nothing_needs_to_be_looked_at() {
+fn token_without_epoch_check_runs_once_without_faults() {
     assert!(!doubles(Looks::No, 0, Scope::Wide).0);
 }
 
 #[test]
-fn a_token_that_is_bound_to_nothing_comes_back_with_one_fault() {
+fn token_without_epoch_check_runs_twice_after_one_fault() {
     assert!(doubles(Looks::No, 1, Scope::Wide).0);
     assert!(doubles(Looks::No, 1, Scope::Narrow).0);
 }
 
 #[test]
-fn an_epoch_that_was_looked_at_earlier_is_not_enough_where_a_master_is_demoted_and_promoted_again() {
-    assert!(!doubles(Looks::WhenSent, 2, Scope::Narrow).0, "it takes three faults");
+fn epoch_checked_before_the_redeem_runs_twice_after_repromotion() {
+    assert!(!doubles(Looks::WhenSent, 2, Scope::Narrow).0, "a double needs three faults");
     assert!(doubles(Looks::WhenSent, 3, Scope::Narrow).0);
 }
 
-/// Every fault more makes it five times as long, and claims have the most states: `make model` looks at two faults, at one of claims, and in
-/// the narrow scope at four.
+/// Returns the number of faults to explore. Each additional fault takes five times as long, and claims have the most states: `make model`
+/// explores two faults, one with claims, and four in the narrow scope.
 #[expect(clippy::disallowed_methods, reason = "it is no setting of the guard")]
 fn most_faults(looks: Looks, scope: Scope) -> u8 {
     let faults = std::env::var("MODEL_FAULTS").map_or(1, |faults| faults.parse().expect("MODEL_FAULTS is a number"));
@@ -380,8 +382,8 @@ fn most_faults(looks: Looks, scope: Scope) -> u8 {
     }
 }
 
-/// Looks through everything, and finds no way to a second effect: in the narrow scope with as many faults as it takes to find one where
-/// the epoch is looked at too early.
+/// Explores every state and asserts that no second effect is reachable. The narrow scope has as many faults as it takes to find one
+/// when the epoch is checked too early.
 fn is_enough(looks: Looks) {
     for scope in [Scope::Narrow, Scope::Wide] {
         for faults in 0..=most_faults(looks, scope) {
@@ -393,16 +395,16 @@ fn is_enough(looks: Looks) {
 }
 
 #[test]
-fn an_epoch_that_is_looked_at_in_the_step_that_removes_the_token_is_enough() {
+fn epoch_checked_in_the_redeem_runs_once() {
     is_enough(Looks::WhenRemoved);
 }
 
 #[test]
-fn an_epoch_that_is_looked_at_behind_that_step_over_the_same_connection_is_enough() {
+fn epoch_checked_after_the_redeem_runs_once() {
     is_enough(Looks::Afterwards);
 }
 
 #[test]
-fn an_epoch_that_is_looked_at_behind_a_claim_is_enough_also_where_that_is_found_again_or_not_removed() {
+fn epoch_checked_after_a_claim_runs_once() {
     is_enough(Looks::BehindAClaim);
 }

@@ -1,20 +1,20 @@
-//! A model of a key, looked through to its last state: two callers that claim, renew, run, settle and crash, requests and replies
-//! that get lost or come late, a claim that lapses and is taken over, a release that is repeated when the same attempt runs
-//! again, and an operator who settles what nobody can tell.
+//! A model of a key, explored to its last state: two callers that claim, renew, run, settle and crash, requests and replies that
+//! get lost or are late, a claim that expires and is taken over, a release that is repeated while the same attempt runs again, and
+//! an operator who settles an unknown outcome.
 //!
-//! It shows what a key promises on a store that forgets nothing: nobody runs beside a live owner whose renewals arrive, a late
-//! owner changes nothing of its successor's, not even of its own next run, and under at most once there is one effect whatever happens.
+//! It shows the guarantees of a key on a store that loses nothing: no run begins beside a live owner whose renewals arrive, a late
+//! owner does not change the record of its successor or of its own next run, and an at-most-once key has one effect under any faults.
 
 use std::collections::BTreeSet;
 
 use stateright::{Checker as _, Model, Property};
 
-/// How much older a claim may get before it is over. Its owner renews it at every age but the first.
+/// Age at which a claim expires. Its owner renews it at every age except the first.
 const LEASE: u8 = 2;
-/// How often each caller tries, each time as another run.
+/// Maximum number of tries of each caller, each a new run.
 const MOST_TRIES: [u8; 2] = [2, 1];
 
-/// What the store holds.
+/// The record in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Record {
     Nothing,
@@ -22,10 +22,10 @@ enum Record {
     Done { run: Run },
 }
 
-/// A caller, which stands for its attempt, and the number of its try.
+/// The number of a caller, which also stands for its attempt, and the number of its try.
 type Run = (usize, u8);
 
-/// What a claim is compared with before it is removed.
+/// The comparison before a claim is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compares {
     /// With the run.
@@ -36,38 +36,38 @@ enum Compares {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Asks {
+enum Command {
     Insert,
-    /// Has the claim outlive its owner.
+    /// Makes the claim outlive its owner.
     Hold,
     Renew,
     Complete,
     Remove,
 }
 
-/// On its way to the store.
+/// A request in flight to the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Request {
     run: Run,
-    asks: Asks,
+    command: Command,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Reply {
     run: Run,
-    asks: Asks,
+    command: Command,
     is_own: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Idle,
-    /// It has asked for the claim, or to have it held.
-    Entering(Asks),
+    /// The caller has sent `Insert` or `Hold`.
+    Entering(Command),
     Running,
-    /// It happened, and that is being written.
+    /// The effect happened, and the caller stores that.
     Completing,
-    /// It was refused, has settled, or has crashed.
+    /// The caller was rejected, has settled, or has crashed.
     Over,
 }
 
@@ -77,14 +77,14 @@ struct Caller {
     phase: Phase,
     has_effect: bool,
     is_alive: bool,
-    /// The run that it has released last, and may release once more: the first answer may be lost.
+    /// The run that it released last, and may release once more, as the first reply may be lost.
     released: Option<Run>,
 }
 
 impl Caller {
-    /// Whether its claim is being renewed.
+    /// Returns true if it renews its claim.
     fn is_owner(&self) -> bool {
-        self.is_alive && matches!(self.phase, Phase::Running | Phase::Completing | Phase::Entering(Asks::Hold))
+        self.is_alive && matches!(self.phase, Phase::Running | Phase::Completing | Phase::Entering(Command::Hold))
     }
 }
 
@@ -94,23 +94,23 @@ struct State {
     callers: [Caller; 2],
     requests: BTreeSet<Request>,
     replies: BTreeSet<Reply>,
-    /// Which runs have had an effect.
+    /// The runs that had an effect.
     effects: BTreeSet<Run>,
     faults: u8,
-    /// A claim was over although its owner lived: none of its renewals had come.
+    /// A claim expired although its owner was alive, as none of its renewals had arrived.
     has_outlived: bool,
-    /// Somebody's record was changed by another run.
+    /// A record was changed by another run.
     is_stolen: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum AuditEvent {
+enum Event {
     Enter(usize),
     Arrive(Request),
     LoseRequest(Request),
     Answer(Reply),
     LoseReply(Reply),
-    /// It waits no longer for the claim, and takes back what it may have got.
+    /// The caller stops waiting for the claim, and releases it in case it was made.
     GiveUp(usize),
     Effect(usize),
     Complete(usize),
@@ -119,20 +119,20 @@ enum AuditEvent {
     Crash(usize),
     Renew(usize),
     Age,
-    /// An operator finds out what became of a held claim whose owner is gone.
+    /// An operator settles a held claim whose owner is gone.
     Settle,
 }
 
 struct Claiming {
     at_most_once: bool,
-    /// What a claim is compared with before it is removed.
+    /// The comparison before a claim is removed.
     compares: Compares,
     faults: u8,
 }
 
 impl Model for Claiming {
     type State = State;
-    type Action = AuditEvent;
+    type Action = Event;
 
     fn init_states(&self) -> Vec<State> {
         let caller = Caller { tries: 0, phase: Phase::Idle, has_effect: false, is_alive: true, released: None };
@@ -148,119 +148,119 @@ impl Model for Claiming {
         }]
     }
 
-    fn actions(&self, state: &State, events: &mut Vec<AuditEvent>) {
+    fn actions(&self, state: &State, events: &mut Vec<Event>) {
         let may_fail = state.faults < self.faults;
         for (number, caller) in state.callers.iter().enumerate().filter(|(_, caller)| caller.is_alive) {
             match caller.phase {
-                Phase::Idle if caller.tries < MOST_TRIES[number] => events.push(AuditEvent::Enter(number)),
-                Phase::Entering(_) => events.push(AuditEvent::GiveUp(number)),
+                Phase::Idle if caller.tries < MOST_TRIES[number] => events.push(Event::Enter(number)),
+                Phase::Entering(_) => events.push(Event::GiveUp(number)),
                 Phase::Running if !caller.has_effect => {
-                    events.extend([AuditEvent::Effect(number), AuditEvent::Fail(number)]);
+                    events.extend([Event::Effect(number), Event::Fail(number)]);
                 }
-                Phase::Running => events.push(AuditEvent::Complete(number)),
-                // What is not answered is written again.
-                Phase::Completing => events.push(AuditEvent::Complete(number)),
+                Phase::Running => events.push(Event::Complete(number)),
+                // Without a reply, the caller retries.
+                Phase::Completing => events.push(Event::Complete(number)),
                 Phase::Idle | Phase::Over => {}
             }
             if caller.released.is_some() {
-                events.push(AuditEvent::ReleaseAgain(number));
+                events.push(Event::ReleaseAgain(number));
             }
             if may_fail && caller.phase != Phase::Idle && caller.phase != Phase::Over {
-                events.push(AuditEvent::Crash(number));
+                events.push(Event::Crash(number));
             }
         }
         for request in &state.requests {
-            events.push(AuditEvent::Arrive(request.clone()));
+            events.push(Event::Arrive(request.clone()));
             if may_fail {
-                events.push(AuditEvent::LoseRequest(request.clone()));
+                events.push(Event::LoseRequest(request.clone()));
             }
         }
         for reply in &state.replies {
-            events.push(AuditEvent::Answer(reply.clone()));
+            events.push(Event::Answer(reply.clone()));
             if may_fail {
-                events.push(AuditEvent::LoseReply(reply.clone()));
+                events.push(Event::LoseReply(reply.clone()));
             }
         }
         if let Record::Claim { run, age, is_held } = &state.record {
             let is_owned = state.is_owner(*run);
-            let renewal = Request { run: *run, asks: Asks::Renew };
+            let renewal = Request { run: *run, command: Command::Renew };
             if is_owned && *age > 0 && !state.requests.contains(&renewal) {
-                events.push(AuditEvent::Renew(run.0));
+                events.push(Event::Renew(run.0));
             }
-            // Whoever still waits for the claim gives up long before a lease is over. An owner that lives has renewed its claim
-            // before that gets any older, or else that is a fault.
-            let is_entered = !state.waits_for(*run, Asks::Insert);
+            // A caller that still waits for its claim gives up long before a lease expires. A live owner renews its claim before it gets
+            // older; anything else is a fault.
+            let is_entered = !state.waits_for(*run, Command::Insert);
             if !is_held && is_entered && (!is_owned || *age == 0 || may_fail) {
-                events.push(AuditEvent::Age);
+                events.push(Event::Age);
             }
             if *is_held && !is_owned && state.is_quiet(*run) {
-                events.push(AuditEvent::Settle);
+                events.push(Event::Settle);
             }
         }
     }
 
-    fn next_state(&self, before: &State, event: AuditEvent) -> Option<State> {
+    fn next_state(&self, before: &State, event: Event) -> Option<State> {
         let mut state = before.clone();
         match event {
-            AuditEvent::Enter(number) => {
+            Event::Enter(number) => {
                 let caller = &mut state.callers[number];
                 let run = (number, caller.tries);
                 (caller.tries, caller.phase, caller.has_effect) =
-                    (caller.tries + 1, Phase::Entering(Asks::Insert), false);
-                state.requests.insert(Request { run, asks: Asks::Insert });
+                    (caller.tries + 1, Phase::Entering(Command::Insert), false);
+                state.requests.insert(Request { run, command: Command::Insert });
             }
-            AuditEvent::Arrive(request) => {
+            Event::Arrive(request) => {
                 state.requests.remove(&request);
                 self.arrive(&mut state, &request);
             }
-            AuditEvent::LoseRequest(request) => {
+            Event::LoseRequest(request) => {
                 state.faults += 1;
                 state.requests.remove(&request);
             }
-            AuditEvent::Answer(reply) => {
+            Event::Answer(reply) => {
                 state.replies.remove(&reply);
                 self.answer(&mut state, &reply);
             }
-            AuditEvent::LoseReply(reply) => {
+            Event::LoseReply(reply) => {
                 state.faults += 1;
                 state.replies.remove(&reply);
             }
-            AuditEvent::GiveUp(number) => {
+            Event::GiveUp(number) => {
                 let run = state.run(number);
                 state.callers[number].phase = Phase::Idle;
-                state.requests.insert(Request { run, asks: Asks::Remove });
+                state.requests.insert(Request { run, command: Command::Remove });
             }
-            AuditEvent::Effect(number) => {
+            Event::Effect(number) => {
                 state.callers[number].has_effect = true;
                 let run = state.run(number);
                 state.effects.insert(run);
             }
-            AuditEvent::Complete(number) => {
+            Event::Complete(number) => {
                 state.callers[number].phase = Phase::Completing;
                 let run = state.run(number);
-                if !state.requests.insert(Request { run, asks: Asks::Complete }) {
+                if !state.requests.insert(Request { run, command: Command::Complete }) {
                     return None;
                 }
             }
-            AuditEvent::Fail(number) => {
+            Event::Fail(number) => {
                 let run = state.run(number);
                 (state.callers[number].phase, state.callers[number].released) = (Phase::Idle, Some(run));
-                state.requests.insert(Request { run, asks: Asks::Remove });
+                state.requests.insert(Request { run, command: Command::Remove });
             }
-            AuditEvent::ReleaseAgain(number) => {
+            Event::ReleaseAgain(number) => {
                 let run = state.callers[number].released.take()?;
-                state.requests.insert(Request { run, asks: Asks::Remove });
+                state.requests.insert(Request { run, command: Command::Remove });
             }
-            AuditEvent::Crash(number) => {
+            Event::Crash(number) => {
                 state.faults += 1;
                 (state.callers[number].is_alive, state.callers[number].phase) = (false, Phase::Over);
             }
-            AuditEvent::Renew(number) => {
+            Event::Renew(number) => {
                 let run = state.run(number);
-                state.requests.insert(Request { run, asks: Asks::Renew });
+                state.requests.insert(Request { run, command: Command::Renew });
             }
-            AuditEvent::Age => state.get_older(),
-            AuditEvent::Settle => {
+            Event::Age => state.get_older(),
+            Event::Settle => {
                 let Record::Claim { run, .. } = state.record else { return None };
                 state.record = if state.effects.contains(&run) { Record::Done { run } } else { Record::Nothing };
             }
@@ -270,12 +270,12 @@ impl Model for Claiming {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("nobody runs beside a live owner whose renewals arrive", |_, state: &State| {
+            Property::always("no run begins beside a live owner whose renewals arrive", |_, state: &State| {
                 let running = state.callers.iter().filter(|caller| caller.is_alive && caller.phase == Phase::Running);
                 running.count() <= 1 || state.has_outlived
             }),
             Property::always("it takes effect once", |_, state: &State| state.effects.len() <= 1),
-            Property::always("nobody changes another's record", |_, state: &State| !state.is_stolen),
+            Property::always("no run changes the record of another", |_, state: &State| !state.is_stolen),
             Property::sometimes("a claim is taken over", |_, state: &State| {
                 state.callers.iter().any(|caller| !caller.is_alive) && matches!(state.record, Record::Done { .. })
             }),
@@ -284,38 +284,38 @@ impl Model for Claiming {
 }
 
 impl State {
-    /// The newest run of a caller.
+    /// Returns the newest run of a caller.
     fn run(&self, number: usize) -> Run {
         (number, self.callers[number].tries.saturating_sub(1))
     }
 
-    /// Whether somebody lives who renews the claim of this run.
+    /// Returns true if a live caller renews the claim of this run.
     fn is_owner(&self, run: Run) -> bool {
         self.run(run.0) == run && self.callers[run.0].is_owner()
     }
 
-    fn waits_for(&self, run: Run, asks: Asks) -> bool {
+    fn waits_for(&self, run: Run, command: Command) -> bool {
         let caller = &self.callers[run.0];
-        let is_asked = match caller.phase {
-            Phase::Entering(asked) => asked == asks,
-            Phase::Completing => asks == Asks::Complete,
+        let is_waiting = match caller.phase {
+            Phase::Entering(sent) => sent == command,
+            Phase::Completing => command == Command::Complete,
             Phase::Idle | Phase::Running | Phase::Over => false,
         };
-        self.run(run.0) == run && caller.is_alive && is_asked
+        self.run(run.0) == run && caller.is_alive && is_waiting
     }
 
-    /// Whether nothing of this run is on its way any more.
+    /// Returns true if no request of this run is in flight.
     fn is_quiet(&self, run: Run) -> bool {
         self.requests.iter().all(|request| request.run != run)
     }
 
-    /// A claim gets older, and is over when it is too old.
+    /// Ages the claim, which expires at the age of [`LEASE`].
     fn get_older(&mut self) {
         let Record::Claim { run, .. } = self.record else { return };
         let is_owned = self.is_owner(run);
         let Record::Claim { age, .. } = &mut self.record else { return };
         if is_owned && *age > 0 {
-            // Its renewal did not come in time.
+            // Its renewal did not arrive in time.
             self.faults += 1;
         }
         *age += 1;
@@ -328,7 +328,7 @@ impl State {
 
 impl Claiming {
     fn arrive(&self, state: &mut State, request: &Request) {
-        let Request { run, asks } = *request;
+        let Request { run, command } = *request;
         let there = match &state.record {
             Record::Nothing => None,
             Record::Claim { run, .. } | Record::Done { run } => Some(*run),
@@ -336,24 +336,24 @@ impl Claiming {
         let is_claim = matches!(state.record, Record::Claim { .. });
         let mut is_own = there.is_none_or(|there| there == run);
         let claim = |is_held| Record::Claim { run, age: 0, is_held };
-        match asks {
-            Asks::Insert if there.is_none() => state.record = claim(false),
-            // What was done meanwhile is found by whoever inserts.
-            Asks::Insert => is_own &= is_claim,
-            Asks::Hold if there == Some(run) && is_claim => state.record = claim(true),
-            Asks::Hold => is_own = false,
-            Asks::Renew => {
+        match command {
+            Command::Insert if there.is_none() => state.record = claim(false),
+            // The insert finds a run that was completed meanwhile.
+            Command::Insert => is_own &= is_claim,
+            Command::Hold if there == Some(run) && is_claim => state.record = claim(true),
+            Command::Hold => is_own = false,
+            Command::Renew => {
                 if there == Some(run) && is_claim {
                     state.record = claim(self.at_most_once);
                 } else if there.is_none() && state.is_owner(run) {
-                    // A claim that lapsed, and that nobody took over, is made again.
+                    // A claim that expired and was not taken over is made again.
                     state.record = claim(false);
                 }
                 return;
             }
-            Asks::Complete if is_own => state.record = Record::Done { run },
-            Asks::Complete => {}
-            Asks::Remove => {
+            Command::Complete if is_own => state.record = Record::Done { run },
+            Command::Complete => {}
+            Command::Remove => {
                 let is_meant = match self.compares {
                     Compares::Run => there == Some(run),
                     Compares::Attempt => there.is_some_and(|there| there.0 == run.0),
@@ -366,49 +366,49 @@ impl Claiming {
                 return;
             }
         }
-        // A reply to a run that was given up is read by nobody.
-        if state.waits_for(run, asks) {
-            state.replies.insert(Reply { run, asks, is_own });
+        // The reply to a run that was given up is ignored.
+        if state.waits_for(run, command) {
+            state.replies.insert(Reply { run, command, is_own });
         }
     }
 
     fn answer(&self, state: &mut State, reply: &Reply) {
-        if !state.waits_for(reply.run, reply.asks) {
+        if !state.waits_for(reply.run, reply.command) {
             return;
         }
         let caller = &mut state.callers[reply.run.0];
-        caller.phase = match (caller.phase, reply.asks) {
-            (Phase::Entering(Asks::Insert), Asks::Insert) if reply.is_own && self.at_most_once => {
-                state.requests.insert(Request { run: reply.run, asks: Asks::Hold });
-                Phase::Entering(Asks::Hold)
+        caller.phase = match (caller.phase, reply.command) {
+            (Phase::Entering(Command::Insert), Command::Insert) if reply.is_own && self.at_most_once => {
+                state.requests.insert(Request { run: reply.run, command: Command::Hold });
+                Phase::Entering(Command::Hold)
             }
-            (Phase::Entering(Asks::Insert), Asks::Insert) if reply.is_own => Phase::Running,
-            (Phase::Entering(Asks::Hold), Asks::Hold) if reply.is_own => Phase::Running,
-            (Phase::Entering(asked), asks) if asked == asks => Phase::Over,
-            (Phase::Completing, Asks::Complete) => Phase::Over,
+            (Phase::Entering(Command::Insert), Command::Insert) if reply.is_own => Phase::Running,
+            (Phase::Entering(Command::Hold), Command::Hold) if reply.is_own => Phase::Running,
+            (Phase::Entering(sent), command) if sent == command => Phase::Over,
+            (Phase::Completing, Command::Complete) => Phase::Over,
             (phase, _) => phase,
         };
     }
 }
 
-/// What can go wrong, and in how many states that was looked for.
+/// Returns the broken properties and the number of explored states.
 fn look(model: Claiming) -> (BTreeSet<&'static str>, usize) {
     let faults = model.faults;
     let checker = model.checker().threads(2).spawn_bfs().join();
     let mut found: BTreeSet<_> = checker.discoveries().into_keys().collect();
     let does_something = found.remove("a claim is taken over");
-    assert!(does_something || faults == 0 || !found.is_empty(), "the model goes nowhere");
+    assert!(does_something || faults == 0 || !found.is_empty(), "the model reaches no takeover");
     (found, checker.unique_state_count())
 }
 
-/// Every fault more makes it several times as long: `make model` looks at two.
+/// Returns the number of faults to explore. Each additional fault takes several times as long: `make model` explores two.
 #[expect(clippy::disallowed_methods, reason = "it is no setting of the guard")]
 fn most_faults() -> u8 {
     std::env::var("MODEL_FAULTS").map_or(1, |faults| faults.parse().expect("MODEL_FAULTS is a number"))
 }
 
 #[test]
-fn at_most_once_there_is_one_effect_whatever_gets_lost_and_whoever_crashes() {
+fn at_most_once_key_has_one_effect_under_faults() {
     for faults in 0..=most_faults() {
         let (found, states) = look(Claiming { at_most_once: true, compares: Compares::Run, faults });
         println!("at most once: {states} states with up to {faults} faults");
@@ -417,7 +417,7 @@ fn at_most_once_there_is_one_effect_whatever_gets_lost_and_whoever_crashes() {
 }
 
 #[test]
-fn without_hold_a_fault_may_have_it_run_again_but_nobody_beside_a_live_owner() {
+fn retryable_key_never_runs_beside_a_live_owner() {
     for faults in 0..=most_faults() {
         let (found, states) = look(Claiming { at_most_once: false, compares: Compares::Run, faults });
         println!("retryable: {states} states with up to {faults} faults");
@@ -427,15 +427,15 @@ fn without_hold_a_fault_may_have_it_run_again_but_nobody_beside_a_live_owner() {
 }
 
 #[test]
-fn a_late_owner_that_removes_whatever_is_there_steals_its_successor_s_claim() {
+fn unconditional_release_steals_the_successor_s_claim() {
     let (found, _) = look(Claiming { at_most_once: false, compares: Compares::Nothing, faults: 1 });
-    assert!(found.contains("nobody changes another's record"), "{found:?}");
+    assert!(found.contains("no run changes the record of another"), "{found:?}");
 }
 
 #[test]
-fn release_that_goes_by_the_attempt_frees_its_next_run() {
+fn release_by_attempt_frees_its_next_run() {
     for at_most_once in [false, true] {
         let (found, _) = look(Claiming { at_most_once, compares: Compares::Attempt, faults: 0 });
-        assert!(found.contains("nobody changes another's record"), "{found:?}");
+        assert!(found.contains("no run changes the record of another"), "{found:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! An application that logs with `env_logger` and has no tracing subscriber. A logger is one per process, so this is a binary of its own.
+//! An application that logs with `env_logger` and has no tracing subscriber. There is one logger per process, so this is a separate
+//! test binary.
 
 use std::io;
 use std::sync::Mutex;
@@ -31,7 +32,7 @@ fn lines(words: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn events_name_their_action_and_a_dropped_pass_is_warned_of_under_env_logger() {
+async fn env_logger_receives_events_and_dropped_pass_warning() {
     env_logger::Builder::new()
         .filter_level(LevelFilter::Warn)
         .filter_module("onceward::event", LevelFilter::Info)
@@ -41,9 +42,11 @@ async fn events_name_their_action_and_a_dropped_pass_is_warned_of_under_env_logg
     let policy = Policy::key(KeyRules::retryable());
     let (paid, dropped) = (Key::new("order-4711").unwrap(), Key::new("order-4712").unwrap());
     let intent = |key| Intent::new("POST /payments", Subject::anonymous()).key(key);
-    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent(&paid)).await else { panic!("it is the first") };
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent(&paid)).await else { panic!("the first request runs") };
     pass.complete(None).await.unwrap();
-    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent(&dropped)).await else { panic!("it is the first") };
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent(&dropped)).await else {
+        panic!("the first request runs")
+    };
     drop(pass);
     for event in ["claimed", "completed"] {
         let words = ["INFO", "onceward::event", &format!("event=\"{event}\""), "action=\"POST /payments\""];

@@ -58,6 +58,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "http", modules: &["http"] },
     Layer { name: "adapters", modules: &["actix"] },
     Layer { name: "fuzzing", modules: &["fuzzing"] },
+    Layer { name: "documentation", modules: &["guide"] },
 ];
 
 /// The features of the adapters, which are also the names of their modules.
@@ -162,7 +163,7 @@ fn shortest_cycle(edges: &[Edge]) -> Option<String> {
     Some(format!("the modules form a cycle, of which this is the shortest:{}", steps.collect::<String>()))
 }
 
-/// Finds the shortest way from a module back to itself.
+/// Finds the shortest cycle through a module.
 fn cycle_through<'a>(start: &str, graph: &BTreeMap<&str, BTreeMap<&str, &'a Edge>>) -> Option<Vec<&'a Edge>> {
     let mut arrived: BTreeMap<&str, &Edge> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
@@ -232,7 +233,7 @@ fn adapter_features_elsewhere(sources: &[Source]) -> Vec<String> {
     found
 }
 
-/// Whether the attribute around a position belongs to `mod name;` or to a `use`.
+/// Returns true if the attribute around a position belongs to `mod name;` or to a `use`.
 fn is_on_module_or_use(tokens: &[Token], at: usize) -> bool {
     let Some(start) = tokens[..at].iter().rposition(|token| token.text == "#") else { return false };
     let item = after_visibility(tokens, after_attributes(tokens, start));
@@ -240,7 +241,7 @@ fn is_on_module_or_use(tokens: &[Token], at: usize) -> bool {
     text(item) == Some("use") || text(item) == Some("mod") && text(item + 2) == Some(";")
 }
 
-/// Where a module uses another.
+/// The place where a module uses another.
 #[derive(Debug)]
 struct Edge {
     from: String,
@@ -410,7 +411,7 @@ fn read_paths<'a>(
             at += 1;
             while !matches!(text(at), "}" | "") {
                 at = read_paths(tokens, at, before, paths);
-                // Whatever is no path of a tree ends here.
+                // Skip tokens that are not part of a path.
                 while !matches!(text(at), "," | "}" | "") {
                     at += 1;
                 }
@@ -468,7 +469,7 @@ fn without_tests<'a>(tokens: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'a str>) {
     (kept, modules)
 }
 
-/// Whether an attribute starts here that only tests fulfil.
+/// Returns true if an attribute starts here that only test builds satisfy.
 fn is_test_attribute(tokens: &[Token]) -> bool {
     let at = match tokens {
         [hash, open, ..] if (hash.text, open.text) == ("#", "[") => 2,

@@ -6,17 +6,17 @@
 
 use stateright::{Checker as _, Model, Property};
 
-/// How a plain token is redeemed.
+/// An implementation of the plain redeem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Redeem {
     /// Deletes any record and returns it; puts it back unless it was an issued token.
     TakeAndPutBack,
     /// Deletes an issued token in one step that returns any other record.
     Compare,
-    /// Deletes an issued token; the reply says only whether it did. If not, it looks, and compares again if it sees an issued token: another
-    /// caller has given the token back in between.
+    /// Deletes an issued token; the reply is only a number. If nothing was deleted, it looks, and compares again if it finds an issued
+    /// token: another caller has given the token back in between.
     CompareThenLook,
-    /// The same, but an issued token that is seen by the lookup counts as deleted.
+    /// Like `CompareThenLook`, but an issued token in the lookup counts as deleted.
     TrustTheLook,
 }
 
@@ -39,7 +39,7 @@ enum Plain {
     Looking,
     Running,
     Applied,
-    /// It was not applied: the token was given back, or that was tried.
+    /// Its run was not applied: it gave the token back, or tried to.
     GaveBack,
     Rejected,
     /// It crashed, or its reply was lost: it does not run.
@@ -279,14 +279,14 @@ impl Model for Redeeming {
 
 const ONCE: &str = "one run takes effect";
 const UNDISTURBED: &str = "the record of a run stays where it is";
-const BARRED: &str = "nothing runs under a bar";
+const BARRED: &str = "no run begins after the token was barred";
 
 /// Explores every state, and returns the properties that are broken.
 fn broken(redeems: Redeem, faults: u8) -> Vec<&'static str> {
     let checker = Redeeming { redeems, faults }.checker().threads(2).spawn_bfs().join();
     let found = checker.discoveries();
     let reached = found.keys().filter(|name| name.starts_with("a ")).count();
-    assert_eq!(reached, 3, "the model goes nowhere: {:?}", found.keys());
+    assert_eq!(reached, 3, "the model does not reach every case: {:?}", found.keys());
     println!("{redeems:?}: {} states with up to {faults} faults", checker.unique_state_count());
     let mut broken: Vec<_> = [BARRED, ONCE, UNDISTURBED].into_iter().filter(|name| found.contains_key(name)).collect();
     broken.sort_unstable();
@@ -294,7 +294,7 @@ fn broken(redeems: Redeem, faults: u8) -> Vec<&'static str> {
 }
 
 #[test]
-fn compare_and_delete_disturbs_no_claim_whatever_fails() {
+fn compare_and_delete_disturbs_no_claim_under_faults() {
     for redeems in [Redeem::Compare, Redeem::CompareThenLook] {
         for faults in 0..=3 {
             assert_eq!(broken(redeems, faults), Vec::<&str>::new(), "{redeems:?} with {faults} faults");
@@ -303,11 +303,11 @@ fn compare_and_delete_disturbs_no_claim_whatever_fails() {
 }
 
 #[test]
-fn delete_that_puts_back_disturbs_a_claim_and_lifts_a_bar_without_any_fault() {
+fn delete_that_puts_back_disturbs_claim_and_bar() {
     assert_eq!(broken(Redeem::TakeAndPutBack, 0), [BARRED, UNDISTURBED]);
 }
 
 #[test]
-fn lookup_that_counts_as_deletion_runs_twice_without_any_fault() {
+fn lookup_that_counts_as_deletion_runs_twice() {
     assert!(broken(Redeem::TrustTheLook, 0).contains(&ONCE));
 }

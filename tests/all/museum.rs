@@ -1,5 +1,5 @@
-//! Bugs that really happened elsewhere. Each row is one story that Onceward gets right, and that an implementation with
-//! that bug gets wrong: a row that both pass would prove nothing.
+//! Bugs that really happened in other projects. Each scenario passes on Onceward and fails on an implementation with that bug:
+//! a scenario that both pass would prove nothing.
 
 mod attempts;
 mod bodies;
@@ -34,10 +34,10 @@ use tokio::time::Instant;
 use crate::PEER;
 use crate::tokens::races::race;
 
-/// The end of a story; the error says what went wrong.
-type StoryResult = Result<(), String>;
+/// The result of a scenario; the error describes the failure.
+type ScenarioResult = Result<(), String>;
 
-/// Whose implementation a story is told of.
+/// The implementation that a scenario runs on.
 #[derive(Clone, Copy)]
 enum Implementation {
     Onceward,
@@ -78,12 +78,13 @@ impl Stage {
     }
 }
 
-fn told(is_right: bool, otherwise: impl FnOnce() -> String) -> StoryResult {
+/// Returns an error unless the condition is true.
+fn ensure(is_right: bool, otherwise: impl FnOnce() -> String) -> ScenarioResult {
     if is_right { Ok(()) } else { Err(otherwise()) }
 }
 
-/// Two processes, many submissions of one token at once: one effect each.
-async fn a_race(kind: &str, tokens: usize) -> StoryResult {
+/// Many concurrent submissions of one token on two processes have one effect.
+async fn race_scenario(kind: &str, tokens: usize) -> ScenarioResult {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let peers = [(); 2].map(|()| Peer::start(PEER, kind, &redis.url(), &ledger));
     let urls = peers.each_ref().map(|peer| peer.url.clone());
@@ -92,24 +93,24 @@ async fn a_race(kind: &str, tokens: usize) -> StoryResult {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_at_once() {
-    a_race("onceward", 50).await.unwrap();
-    a_race("check_then_set", 200).await.unwrap_err();
+    race_scenario("onceward", 50).await.unwrap();
+    race_scenario("check_then_set", 200).await.unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exists_then_del() {
-    a_race("onceward", 50).await.unwrap();
-    a_race("exists_then_del", 200).await.unwrap_err();
+    race_scenario("onceward", 50).await.unwrap();
+    race_scenario("exists_then_del", 200).await.unwrap_err();
 }
 
-/// The connection is cut before and after every command of an issue: nothing is left that never expires.
-async fn the_story_of_set_then_expire(of: Implementation) -> StoryResult {
+/// The connection is cut before and after every command that issues a token: no key is left without an expiry.
+async fn set_then_expire_scenario(of: Implementation) -> ScenarioResult {
     let stage = Stage::set(of).await;
     token(stage.url()).await;
     for command in ["SET\r\n", "EXPIRE\r\n", "SETEX\r\n"] {
         for fate in [TcpFault::LoseRequest, TcpFault::LoseAnswer] {
             stage.proxy.next(command, fate);
-            // Whether this one gets its token is not the question here, only what it leaves behind.
+            // The response does not matter here, only the keys that it leaves.
             ask_token(stage.url(), "").await;
             stage.proxy.relent();
             until("the store is reached again", Duration::from_secs(5), || async {
@@ -120,18 +121,18 @@ async fn the_story_of_set_then_expire(of: Implementation) -> StoryResult {
     }
     let forever: Vec<_> =
         stage.redis.keys().into_iter().filter(|key| stage.redis.ask::<i64>(&format!("TTL {key}")) == -1).collect();
-    assert!(stage.proxy.struck() >= 2, "commands were cut");
-    told(forever.is_empty(), || format!("{} keys never expire", forever.len()))
+    assert!(stage.proxy.struck() >= 2, "no command was cut");
+    ensure(forever.is_empty(), || format!("{} keys never expire", forever.len()))
 }
 
 #[tokio::test]
 async fn set_then_expire() {
-    the_story_of_set_then_expire(Implementation::Onceward).await.unwrap();
-    the_story_of_set_then_expire(Implementation::Another(Flaw::SetThenExpire)).await.unwrap_err();
+    set_then_expire_scenario(Implementation::Onceward).await.unwrap();
+    set_then_expire_scenario(Implementation::Another(Flaw::SetThenExpire)).await.unwrap_err();
 }
 
-/// What a client sends as a token is the name of something else in the same Redis: it is still there afterwards.
-async fn the_story_of_raw_key(of: Implementation) -> StoryResult {
+/// A client sends the name of another key in the same Redis as its token: that key is not deleted.
+async fn raw_key_scenario(of: Implementation) -> ScenarioResult {
     let stage = Stage::set(of).await;
     stage.redis.ask::<()>("SET session:alice signed-in EX 600");
     token(stage.url()).await;
@@ -140,17 +141,19 @@ async fn the_story_of_raw_key(of: Implementation) -> StoryResult {
         order(stage.url(), name, "by name").await;
     }
     let gone: Vec<_> = others.iter().filter(|name| !stage.redis.keys().contains(name)).collect();
-    told(gone.is_empty() && stage.ledger.runs().is_empty(), || format!("{gone:?} was deleted by its name"))
+    ensure(gone.is_empty() && stage.ledger.runs().is_empty(), || {
+        format!("{gone:?} was deleted by a token of that name")
+    })
 }
 
 #[tokio::test]
 async fn raw_key() {
-    the_story_of_raw_key(Implementation::Onceward).await.unwrap();
-    the_story_of_raw_key(Implementation::Another(Flaw::RawKey)).await.unwrap_err();
+    raw_key_scenario(Implementation::Onceward).await.unwrap();
+    raw_key_scenario(Implementation::Another(Flaw::RawKey)).await.unwrap_err();
 }
 
-/// The store takes nothing more: whoever asks for a token is told so, and gets none.
-async fn the_story_of_swallowed_issue(of: Implementation) -> StoryResult {
+/// The store is out of memory: a token request receives 503 and no token.
+async fn swallowed_issue_scenario(of: Implementation) -> ScenarioResult {
     let stage = Stage::set(of).await;
     token(stage.url()).await;
     stage.redis.ask::<()>("CONFIG SET maxmemory 1");
@@ -162,24 +165,24 @@ async fn the_story_of_swallowed_issue(of: Implementation) -> StoryResult {
     }
     let issued: onceward_api::IssuedToken = serde_json::from_slice(&answer.body).unwrap();
     let first = order(stage.url(), &issued.token, "honest").await;
-    Err(format!("a token was given out that is not stored; its first use: {}", first.said()))
+    Err(format!("a token was issued that is not stored; its first use: {}", first.said()))
 }
 
 #[tokio::test]
 async fn swallowed_issue() {
-    the_story_of_swallowed_issue(Implementation::Onceward).await.unwrap();
-    let wrong = the_story_of_swallowed_issue(Implementation::Another(Flaw::SwallowedIssue)).await.unwrap_err();
+    swallowed_issue_scenario(Implementation::Onceward).await.unwrap();
+    let wrong = swallowed_issue_scenario(Implementation::Another(Flaw::SwallowedIssue)).await.unwrap_err();
     assert!(wrong.contains("409 token_used"), "{wrong}");
 }
 
-/// A form with a mistake in it is refused, corrected, and sent again with the same token: accepted.
-async fn the_story_of_burned_token(of: Implementation) -> StoryResult {
+/// A form with a validation error is corrected and sent again with the same token: accepted.
+async fn burned_token_scenario(of: Implementation) -> ScenarioResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;
     let mistaken = send(submit(stage.url(), "/orders", &token, "mistaken").header(STATUS, "422")).await;
     assert_eq!(mistaken.status, 422);
     let corrected = order(stage.url(), &token, "corrected").await;
-    told(corrected.status == 200, || format!("the corrected form: {}", corrected.said()))?;
+    ensure(corrected.status == 200, || format!("the corrected form: {}", corrected.said()))?;
     assert_eq!(order(stage.url(), &token, "again").await.said(), "409 token_used");
     assert_eq!(stage.ledger.runs(), ["mistaken", "corrected"]);
     Ok(())
@@ -187,14 +190,14 @@ async fn the_story_of_burned_token(of: Implementation) -> StoryResult {
 
 #[tokio::test]
 async fn burned_token() {
-    the_story_of_burned_token(Implementation::Onceward).await.unwrap();
-    the_story_of_burned_token(Implementation::Another(Flaw::BurnedToken)).await.unwrap_err();
+    burned_token_scenario(Implementation::Onceward).await.unwrap();
+    burned_token_scenario(Implementation::Another(Flaw::BurnedToken)).await.unwrap_err();
 }
 
-/// The delete is carried out and its answer is lost: nobody is told that somebody else was first.
-async fn the_story_of_lost_reply(of: Implementation, fate: TcpFault) -> StoryResult {
+/// The delete is executed and its reply is lost: the client does not receive `token_used`.
+async fn lost_reply_scenario(of: Implementation, fate: TcpFault) -> ScenarioResult {
     let stage = Stage::set(of).await;
-    // A script that Redis has not seen is sent twice: from now on it knows it.
+    // A script that Redis has not cached is sent twice: cache it first.
     assert_eq!(order(stage.url(), &token(stage.url()).await, "before").await.status, 200);
     let token = token(stage.url()).await;
     let delete = match of {
@@ -203,9 +206,9 @@ async fn the_story_of_lost_reply(of: Implementation, fate: TcpFault) -> StoryRes
     };
     stage.proxy.next(delete, fate);
     let answer = order(stage.url(), &token, "lost").await;
-    assert_eq!(stage.proxy.struck(), 1, "the answer was lost");
+    assert_eq!(stage.proxy.struck(), 1, "the reply was lost");
     assert_eq!(stage.ledger.runs(), ["before"], "nothing ran");
-    told(answer.outcome != "token_used", || "the only submission was called a duplicate".into())?;
+    ensure(answer.outcome != "token_used", || "the only submission was rejected as a duplicate".into())?;
     assert_eq!(answer.said(), "503 redeem_unknown");
     assert_eq!(answer.problem().retry, onceward_api::Retry::NewToken);
     assert_eq!(answer.headers["retry-after"], "1");
@@ -215,13 +218,13 @@ async fn the_story_of_lost_reply(of: Implementation, fate: TcpFault) -> StoryRes
 #[tokio::test]
 async fn lost_reply() {
     for fate in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer, TcpFault::LoseRequest] {
-        the_story_of_lost_reply(Implementation::Onceward, fate).await.unwrap();
+        lost_reply_scenario(Implementation::Onceward, fate).await.unwrap();
     }
-    the_story_of_lost_reply(Implementation::Another(Flaw::LostReply), TcpFault::LoseAnswer).await.unwrap_err();
+    lost_reply_scenario(Implementation::Another(Flaw::LostReply), TcpFault::LoseAnswer).await.unwrap_err();
 }
 
-/// The token is given back and the answer to that is lost; then it is used. It must not come back a second time.
-async fn the_story_of_revived_token(of: Implementation) -> StoryResult {
+/// The token is given back, the reply to that is lost, and the token is redeemed. It must not be given back a second time.
+async fn revived_token_scenario(of: Implementation) -> ScenarioResult {
     let stage = Stage::set(of).await;
     let token = token(stage.url()).await;
     stage.proxy.next("SET", TcpFault::LoseAnswer);
@@ -231,11 +234,11 @@ async fn the_story_of_revived_token(of: Implementation) -> StoryResult {
         order(stage.url(), &token, "effect").await.status == 200
     })
     .await;
-    // Long enough for whatever is sent a second time to arrive.
+    // Long enough for a retried command to arrive.
     let end = Instant::now() + Duration::from_millis(1200);
     while Instant::now() < end {
         let again = order(stage.url(), &token, "effect").await;
-        told(again.status != 200, || format!("{} effects of one token", stage.ledger.count("effect")))?;
+        ensure(again.status != 200, || format!("{} effects of one token", stage.ledger.count("effect")))?;
     }
     assert_eq!(stage.ledger.count("effect"), 1);
     Ok(())
@@ -243,6 +246,6 @@ async fn the_story_of_revived_token(of: Implementation) -> StoryResult {
 
 #[tokio::test]
 async fn revived_token() {
-    the_story_of_revived_token(Implementation::Onceward).await.unwrap();
-    the_story_of_revived_token(Implementation::Another(Flaw::RevivedToken)).await.unwrap_err();
+    revived_token_scenario(Implementation::Onceward).await.unwrap();
+    revived_token_scenario(Implementation::Another(Flaw::RevivedToken)).await.unwrap_err();
 }

@@ -1,5 +1,5 @@
-//! Changes to rows that are asked for twice, at once, late or in the wrong order, on real databases. Beside each stands what
-//! is usually written instead, which has to fail.
+//! Row changes that are repeated, concurrent, late or out of order, on real databases. Next to each pattern is the naive code that
+//! is usually written instead, which must fail.
 
 mod bad_input;
 mod delete;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 const RACERS: i64 = 32;
 
-/// Writes each test down for both databases: `Connection` is what they are asked over.
+/// Declares each test for both databases, with `Connection` as the type of their connections.
 macro_rules! on_both {
     ($($(#[$doc:meta])* async fn $name:ident($tables:expr => $database:ident) $body:block)+) => {
         crate::patterns::on_both!(@one postgres, Postgres, sqlx::PgConnection, $($(#[$doc])* $name $tables => $database $body)+);
@@ -49,7 +49,7 @@ macro_rules! on_both {
 }
 use on_both;
 
-/// Repeats a transaction as long as the database says that another was in the way.
+/// Retries a transaction while the database reports a conflict with another.
 macro_rules! repeated {
     ($transaction:expr) => {
         loop {
@@ -64,7 +64,7 @@ macro_rules! repeated {
 }
 use repeated;
 
-/// What an answer is called, for tests that do not look into the row.
+/// Returns the name of an answer, for tests that do not check the row.
 fn said<R>(answer: &Answer<R>) -> &'static str {
     match answer {
         Answer::Applied(_) => "applied",
@@ -75,12 +75,12 @@ fn said<R>(answer: &Answer<R>) -> &'static str {
     }
 }
 
-/// How many answers are called this.
+/// Returns the number of answers with this name.
 fn count<R>(answers: &[Answer<R>], name: &str) -> usize {
     answers.iter().filter(|answer| said(answer) == name).count()
 }
 
-/// What comes of it when all of them do it at the same moment, each with what was made ready for it.
+/// Runs `act` concurrently for each prepared value, and returns the results.
 async fn race<T, R, F>(ready: Vec<T>, act: impl Fn(T) -> F + Clone + Send + 'static) -> Vec<R>
 where
     T: Send + 'static,

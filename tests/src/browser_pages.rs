@@ -1,5 +1,5 @@
-//! The part of the shop that browsers visit: pages with guarded forms under a strict policy for their content, and orders
-//! that go to the ledger with everything that the form sent.
+//! Pages of the shop for browsers: guarded forms under a strict Content-Security-Policy. Each order writes every form field to
+//! the ledger.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use serde::Deserialize;
 
 use crate::ledger::Ledger;
 
-/// Nothing from elsewhere, nothing inline.
+/// Allows nothing from other origins and nothing inline.
 const POLICY: &str = "default-src 'self'";
-/// The life of a token below `/brief`.
+/// Lifetime of a token under `/brief`.
 const BRIEF: Duration = Duration::from_secs(2);
-/// How long an answer is kept.
+/// Retention of a stored response.
 const RETAIN: Duration = Duration::from_secs(600);
-/// How long a duplicate waits for the first.
+/// Maximum time a duplicate waits for the first request.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Query of an order's address: how the handler behaves.
+/// Query parameters that control the handler.
 #[derive(Deserialize)]
 struct OrderQuery {
-    /// How many milliseconds it takes.
+    /// Duration of the handler in milliseconds.
     #[serde(default)]
     takes: u64,
-    /// What the answer is like.
+    /// Kind of response.
     #[serde(default)]
     answer: String,
 }
@@ -76,7 +76,7 @@ fn script(path: &str) -> HttpResponse {
     }
 }
 
-/// A page, with a token in it where it asks for one.
+/// Serves a page, with a token in place of `<!-- token -->`.
 async fn page(name: Path<String>, guard: Data<Guard>) -> HttpResponse {
     let Some(text) = file(&format!("browser/pages/{name}.html")) else { return HttpResponse::NotFound().finish() };
     let text = match text.contains("<!-- token -->") {
@@ -89,7 +89,7 @@ async fn page(name: Path<String>, guard: Data<Guard>) -> HttpResponse {
     HttpResponse::Ok().content_type("text/html; charset=utf-8").body(text)
 }
 
-/// Orders, and answers as told. An order of something wrong is refused, with the form again.
+/// Places the order and responds as the query says. An order with `item=wrong` receives 422 and the form.
 async fn order(
     told: Query<OrderQuery>,
     ledger: Data<Ledger>,
@@ -143,7 +143,7 @@ fn form_again() -> String {
     "<form method=\"post\" action=\"orders\" data-onceward><input name=\"item\" value=\"wrong\"><button>Order</button></form>".into()
 }
 
-/// The fields of a form with files: of a file, its name and how many bytes it has.
+/// Reads the fields of a multipart form. The value of a file is its name and its size in bytes.
 async fn read(mut parts: Multipart) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     while let Some(part) = parts.try_next().await.expect("a form") {

@@ -1,4 +1,4 @@
-//! A handler that charges through another party and passes that party's failure on.
+//! A handler that charges through a payment provider and forwards the provider's failure.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use crate::client::http;
 use crate::ledger::Ledger;
 use crate::shop::{TestServer, header};
 
-/// The header that names the address of the payment provider.
+/// Request header with the URL of the payment provider.
 pub const PROVIDER: &str = "x-provider";
-/// What the provider writes to its ledger for each charge.
+/// The line that the provider writes to its ledger for each charge.
 pub const CHARGE: &str = "charge";
 
-/// Charges through the provider and answers with its receipt. A receipt that breaks off becomes the error that `awc` gives for it,
-/// which actix-web answers with 400. (`awc` itself depends on a version of h2 that has an open advisory.)
+/// Charges through the provider and responds with its receipt. A truncated receipt becomes the error that `awc` returns for it, which
+/// actix-web turns into a 400. (`awc` itself depends on a version of h2 with an open advisory.)
 pub async fn charge(request: HttpRequest) -> Result<HttpResponse, Error> {
     let provider = header(&request, PROVIDER).ok_or_else(|| ErrorBadRequest("no provider"))?;
     let charged = http().post(provider).send().await.map_err(ErrorBadGateway)?;
@@ -27,7 +27,7 @@ fn broken_off(error: reqwest::Error) -> PayloadError {
     PayloadError::Incomplete(Some(io::Error::other(error)))
 }
 
-/// A payment provider that writes each charge to the ledger and answers with a receipt.
+/// A payment provider that writes each charge to the ledger and responds with a receipt.
 pub fn provider(ledger: &Ledger) -> TestServer {
     let ledger = web::Data::new(ledger.clone());
     TestServer::run(move |listener| {

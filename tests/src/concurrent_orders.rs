@@ -1,4 +1,4 @@
-//! Everybody at once: an order with each token, and how long each had to wait for its answer.
+//! Concurrent orders, one for each token, with the latency of each response.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::client::Answer;
 
-/// Sends an order with each of these tokens, all at the same time.
+/// Sends one order for each of these tokens, all concurrently.
 pub async fn flood(client: &reqwest::Client, url: &str, tokens: &[String]) -> Vec<(Answer, Duration)> {
     let mut answers = JoinSet::new();
     for token in tokens {
@@ -18,7 +18,7 @@ pub async fn flood(client: &reqwest::Client, url: &str, tokens: &[String]) -> Ve
             .timeout(Duration::from_secs(20));
         answers.spawn(async move {
             let begun = Instant::now();
-            (Answer::of(request.send().await.expect("an answer")).await, begun.elapsed())
+            (Answer::of(request.send().await.expect("a response")).await, begun.elapsed())
         });
     }
     answers.join_all().await

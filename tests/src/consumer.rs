@@ -1,4 +1,4 @@
-//! A consumer of messages: takes them from a queue of its own in Redis, and does once what each of them says.
+//! A consumer that takes messages from its own queue in Redis and processes each message once.
 
 use std::time::Duration;
 
@@ -10,42 +10,42 @@ use serde::{Deserialize, Serialize};
 use crate::key_routes::BRIEF;
 use crate::ledger::Ledger;
 
-/// Where consumers write down what became of each delivery.
+/// Redis list to which consumers append the outcome of each delivery.
 pub const DELIVERED: &str = "delivered";
 
-/// What a queue holds.
+/// A message in a queue.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Message {
-    /// Its name, the same however often it is delivered.
+    /// Its id, the same for every redelivery.
     pub id: String,
-    /// How many milliseconds it takes to do what it says.
+    /// Processing time in milliseconds.
     pub takes: u64,
-    /// How often it fails before it is done.
+    /// Number of failures before it succeeds.
     pub fails: usize,
 }
 
 impl Message {
-    /// One that is done at once.
+    /// A message that succeeds immediately.
     pub fn new(id: &str) -> Self {
         Self { id: id.to_owned(), takes: 0, fails: 0 }
     }
 
-    /// As it stands in a queue.
+    /// Serializes it for the queue.
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("plain data")
     }
 }
 
-/// What comes of a message.
+/// The result of a processed message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The message.
     pub message: String,
-    /// Which process did it.
+    /// The id of the process that processed it.
     pub by: u32,
 }
 
-/// A consumer.
+/// A consumer of messages.
 pub struct Consumer {
     guard: Guard,
     ledger: Ledger,
@@ -54,23 +54,23 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// One with a queue of its own.
+    /// Connects to Redis; the queue is named by the process id.
     pub async fn new(guard: Guard, ledger: &Ledger, redis: &str) -> RedisResult<Self> {
         let redis = redis::Client::open(redis)?.get_multiplexed_async_connection().await?;
         Ok(Self { guard, ledger: ledger.clone(), redis, queue: format!("queue:{}", std::process::id()) })
     }
 
-    /// Where its messages stand.
+    /// The name of its queue.
     pub fn queue(&self) -> &str {
         &self.queue
     }
 
-    /// Takes messages, for ever. Each is done in a task of its own.
+    /// Processes messages forever, each in its own task.
     pub async fn run(mut self) -> RedisResult<()> {
         loop {
             match self.redis.lpop::<_, Option<String>>(&self.queue, None).await? {
                 Some(message) => {
-                    let message = serde_json::from_str(&message).expect("one of ours");
+                    let message = serde_json::from_str(&message).expect("a valid message");
                     let (guard, ledger) = (self.guard.clone(), self.ledger.clone());
                     tokio::spawn(deliver(guard, ledger, self.redis.clone(), self.queue.clone(), message));
                 }
@@ -80,7 +80,7 @@ impl Consumer {
     }
 }
 
-/// Does what a message says, unless that is done. What cannot be done yet goes back to its queue.
+/// Processes a message unless that has been done. A message that cannot be processed yet goes back to the queue.
 async fn deliver(guard: Guard, ledger: Ledger, mut redis: MultiplexedConnection, queue: String, message: Message) {
     let Ok(key) = Key::new(&message.id) else { return };
     let intent = Intent::new("send", Subject::anonymous()).key(&key);
@@ -95,7 +95,7 @@ async fn deliver(guard: Guard, ledger: Ledger, mut redis: MultiplexedConnection,
         Err(error) => error.to_string(),
     };
     let delivered = format!("{} {became}", message.id);
-    redis.rpush::<_, _, ()>(DELIVERED, delivered).await.expect("the queue is there");
+    redis.rpush::<_, _, ()>(DELIVERED, delivered).await.expect("Redis answers");
     let later = match ran {
         Err(RunError::Rejected(rejection)) => rejection.retry_after(),
         Err(error) if error.is_temporary() || matches!(error, RunError::Failed(_)) => Some(Duration::from_millis(50)),
@@ -105,11 +105,11 @@ async fn deliver(guard: Guard, ledger: Ledger, mut redis: MultiplexedConnection,
         tokio::time::sleep(later).await;
         let fails = message.fails.saturating_sub(1);
         let again = Message { fails, ..message };
-        redis.rpush::<_, _, ()>(queue, again.text()).await.expect("the queue is there");
+        redis.rpush::<_, _, ()>(queue, again.text()).await.expect("Redis answers");
     }
 }
 
-/// Sends what is to be sent, which everybody can count.
+/// The effect of a message: one line in the ledger.
 async fn work(ledger: &Ledger, message: &Message) -> Result<Receipt, &'static str> {
     if message.takes > 0 {
         ledger.record("begun");

@@ -1,4 +1,4 @@
-//! A way to an application on which things go wrong: an HTTP proxy that cuts, delays, and answers in its place.
+//! An HTTP proxy with faults: it cuts connections, delays messages, and responds in place of the application.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -10,32 +10,32 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
-/// What goes wrong with one request.
+/// The fault that one request meets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpFault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// The connection breaks before the request gets there.
+    /// The connection breaks before the request arrives.
     CutBefore,
-    /// Half of the request gets there.
+    /// Half of the request arrives.
     CutRequest,
-    /// It is carried out, and this much of its answer gets back, in percent.
+    /// The request is executed, and the client receives this percentage of the response.
     CutAnswer(usize),
-    /// It is carried out, and the answer takes this long.
+    /// The request is executed, and the response is delayed by this time.
     Delay(Duration),
-    /// It gets there only after this long.
+    /// The request arrives only after this time.
     Stall(Duration),
-    /// A guard refuses it.
+    /// The proxy responds with this rejection, as a guard would.
     Reject(Code),
-    /// The same, with this to wait.
+    /// Like `Reject`, with `Retry-After` in seconds.
     RefuseFor(Code, u64),
-    /// Something on the way answers for it, and it does not get there.
+    /// The proxy responds with this status, and the request does not arrive.
     Instead(u16),
-    /// It is carried out, and something on the way answers for it.
+    /// The request is executed, and the proxy responds with this status instead.
     After(u16),
-    /// It is led elsewhere.
+    /// The proxy redirects to this location with this status.
     Lead(u16, String),
-    /// It is answered with just this.
+    /// The proxy responds with exactly these bytes.
     Raw(Vec<u8>),
 }
 
@@ -44,19 +44,19 @@ pub enum HttpFault {
 pub struct RecordedRequest {
     /// Method and path.
     pub line: String,
-    /// Headers, by their names in lower case.
+    /// Headers, with names in lower case.
     pub headers: HashMap<String, String>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl RecordedRequest {
-    /// A header's text, empty if there is none.
+    /// Returns the value of a header, or an empty string.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    /// Whether it asks for tokens.
+    /// Returns true if the request fetches tokens.
     pub fn fetches(&self) -> bool {
         self.line.contains(" /token")
     }
@@ -72,15 +72,15 @@ struct Shared {
     most_fetching: AtomicUsize,
 }
 
-/// A proxy before one application.
+/// A proxy in front of one application.
 pub struct FaultyHttpProxy {
-    /// Its address.
+    /// Its URL.
     pub url: String,
     shared: Arc<Shared>,
 }
 
 impl FaultyHttpProxy {
-    /// Leads to the application at this address. What goes wrong is for the plan to say.
+    /// Starts a proxy to the application at this URL. The plan chooses the fault of each request.
     pub async fn to(url: &str, plan: impl Fn(&RecordedRequest) -> HttpFault + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let here = format!("http://{}", listener.local_addr().expect("its own address"));
@@ -91,51 +91,51 @@ impl FaultyHttpProxy {
             fetching: AtomicUsize::new(0),
             most_fetching: AtomicUsize::new(0),
         });
-        let way = Self { url: here, shared: Arc::clone(&shared) };
+        let proxy = Self { url: here, shared: Arc::clone(&shared) };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(carry(client, Arc::clone(&shared)));
             }
         });
-        way
+        proxy
     }
 
-    /// Leads to another address from now on.
+    /// Forwards to another URL from now on.
     pub fn lead_to(&self, url: &str) {
         self.shared.upstream.store(port(url), Ordering::SeqCst);
     }
 
-    /// Other things go wrong from now on.
+    /// Replaces the plan.
     pub fn plan(&self, plan: impl Fn(&RecordedRequest) -> HttpFault + Send + Sync + 'static) {
-        *self.shared.plan.lock().expect("nobody panics with it") = Arc::new(plan);
+        *self.shared.plan.lock().expect("lock not poisoned") = Arc::new(plan);
     }
 
-    /// Everything that came along so far.
+    /// Returns every request so far.
     pub fn seen(&self) -> Vec<RecordedRequest> {
-        self.shared.seen.lock().expect("nobody panics with it").clone()
+        self.shared.seen.lock().expect("lock not poisoned").clone()
     }
 
-    /// The submissions among it: whatever did not ask for a token.
+    /// Returns every request so far that did not fetch tokens.
     pub fn submissions(&self) -> Vec<RecordedRequest> {
         self.seen().into_iter().filter(|seen| !seen.fetches()).collect()
     }
 
-    /// How many requests for tokens were under way at the same time, at most.
+    /// Maximum number of token requests that were in flight at the same time.
     pub fn most_fetching(&self) -> usize {
         self.shared.most_fetching.load(Ordering::SeqCst)
     }
 }
 
-/// Everything goes well.
+/// A plan without faults.
 pub fn smooth(_: &RecordedRequest) -> HttpFault {
     HttpFault::None
 }
 
-/// The first submissions meet these, in their order; then everything goes well. Tokens can be fetched all the time.
+/// A plan in which the first submissions meet these faults, in this order. Later ones and token requests meet none.
 pub fn first(faults: impl Into<Vec<HttpFault>>) -> impl Fn(&RecordedRequest) -> HttpFault + Send + Sync + 'static {
     let left = Mutex::new(faults.into());
     move |seen| {
-        let mut left = left.lock().expect("nobody panics with it");
+        let mut left = left.lock().expect("lock not poisoned");
         if seen.fetches() || left.is_empty() { HttpFault::None } else { left.remove(0) }
     }
 }
@@ -144,14 +144,14 @@ fn port(url: &str) -> u16 {
     url.rsplit_once(':').and_then(|(_, port)| port.trim_end_matches('/').parse().ok()).expect("an address with a port")
 }
 
-/// Carries one request after the other, until something breaks.
+/// Serves requests one after the other until the connection ends.
 async fn carry(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
     let mut read = Vec::new();
     loop {
         let request = message(&mut client, &mut read).await?;
         let seen = seen(&request);
-        let plan = Arc::clone(&shared.plan.lock().expect("nobody panics with it"));
-        shared.seen.lock().expect("nobody panics with it").push(seen.clone());
+        let plan = Arc::clone(&shared.plan.lock().expect("lock not poisoned"));
+        shared.seen.lock().expect("lock not poisoned").push(seen.clone());
         let fetching = seen.fetches().then(|| shared.fetching.fetch_add(1, Ordering::SeqCst) + 1);
         shared.most_fetching.fetch_max(fetching.unwrap_or_default(), Ordering::SeqCst);
         let upstream = shared.upstream.load(Ordering::SeqCst);
@@ -163,7 +163,7 @@ async fn carry(mut client: TcpStream, shared: Arc<Shared>) -> Option<()> {
     }
 }
 
-/// Applies the fault to a request. `None` if the connection is to be closed.
+/// Applies the fault to a request. Returns `None` if the connection must be closed.
 async fn meet(client: &mut TcpStream, request: &[u8], upstream: u16, fault: HttpFault) -> Option<()> {
     let answer = match fault {
         HttpFault::None => forward(request, upstream).await?,
@@ -200,7 +200,7 @@ async fn meet(client: &mut TcpStream, request: &[u8], upstream: u16, fault: Http
     client.write_all(&answer).await.ok()
 }
 
-/// An answer with nothing but a status and some lines of its head.
+/// Builds a response without a body: a status and these header lines.
 fn bare(status: u16, lines: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} On the way\r\n{lines}content-length: 0\r\n\r\n").into_bytes()
 }
@@ -215,14 +215,14 @@ fn rejection(code: Code, lines: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Sends a request on, and reads the whole of its answer.
+/// Forwards a request and reads the whole response.
 async fn forward(request: &[u8], upstream: u16) -> Option<Vec<u8>> {
     let mut server = TcpStream::connect(("127.0.0.1", upstream)).await.ok()?;
     server.write_all(request).await.ok()?;
     message(&mut server, &mut Vec::new()).await
 }
 
-/// One message of HTTP/1.1, whose body has an announced length or comes in chunks. What was read beyond it stays in `read`.
+/// Reads one HTTP/1.1 message whose body has a `Content-Length` or is chunked. Bytes after it stay in `read`.
 async fn message(stream: &mut TcpStream, read: &mut Vec<u8>) -> Option<Vec<u8>> {
     let mut piece = vec![0; 64 * 1024];
     loop {

@@ -1,5 +1,5 @@
-//! A TCP proxy that can lose things: a request before it arrives, an answer after its request was carried out, every
-//! connection at once, or the way between the servers while clients still get through.
+//! A TCP proxy with faults: it loses a request before it arrives or a reply after the request was executed, breaks every
+//! connection at once, or partitions servers from each other while clients still connect.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,30 +12,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Where servers that talk among themselves call from, so that a proxy can tell them from clients.
+/// Source address of connections between servers, so that a proxy can tell them from clients.
 pub const INNER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// The fault that strikes the next request that contains some text.
+/// A fault for requests that contain a given text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TcpFault {
     /// The connection breaks before the request arrives.
     LoseRequest,
-    /// The request is carried out, and the connection breaks before the answer gets back.
+    /// The request is executed, and the connection breaks before the reply gets back.
     LoseAnswer,
-    /// The request is carried out, and the answer never comes, on a connection that stays open.
+    /// The request is executed, and the reply never comes, on a connection that stays open.
     SwallowAnswer,
-    /// The connection breaks, and the request arrives when it is [delivered](Proxy::deliver).
+    /// The connection breaks, and the request arrives only after [`Proxy::deliver`].
     Late,
 }
 
-/// Which requests meet which fault.
+/// The requests that meet a fault.
 #[derive(Debug, Clone)]
 struct TcpFaultPlan {
     containing: String,
     fault: TcpFault,
-    /// Of so many that contain the text, one is struck.
+    /// One in so many requests that contain the text meets the fault.
     one_in: usize,
-    /// Whether it goes on after the first.
+    /// True if the plan stays after the first fault.
     lasts: bool,
 }
 
@@ -46,7 +46,7 @@ struct ConnectionGate {
     is_cut: bool,
 }
 
-/// A proxy before one server.
+/// A proxy in front of one server.
 pub struct Proxy {
     port: u16,
     /// The port of that server.
@@ -56,26 +56,26 @@ pub struct Proxy {
     struck: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
     late: Arc<Notify>,
-    /// How many milliseconds later than it was given an answer gets back.
+    /// Delay of each reply in milliseconds.
     slowness: Arc<AtomicU64>,
 }
 
-/// How slow the way is.
+/// The latency that a proxy adds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delay {
-    /// Before a connection carries anything.
+    /// Delay before a connection relays anything.
     pub connect: Duration,
-    /// Before an answer gets back.
+    /// Delay of each reply.
     pub answer: Duration,
 }
 
 impl Proxy {
-    /// Listens before the server on this port.
+    /// Starts a proxy in front of the server on this port.
     pub async fn before(port: u16) -> Self {
         Self::slowly_before(port, Delay::default()).await
     }
 
-    /// Listens before the server on this port, with a long way between.
+    /// Starts a proxy in front of the server on this port, with added latency.
     pub async fn slowly_before(port: u16, delay: Delay) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let proxy = Self {
@@ -117,7 +117,7 @@ impl Proxy {
         proxy
     }
 
-    /// Its address, as that of a Redis.
+    /// Its address as a Redis URL.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -138,30 +138,30 @@ impl Proxy {
     }
 
     fn plan(&self, plan: TcpFaultPlan) {
-        *self.plan.lock().expect("nobody panics with it") = Some(plan);
+        *self.plan.lock().expect("lock not poisoned") = Some(plan);
     }
 
-    /// From now on it stands before the server on this port. Connections that are there stay where they are.
+    /// Forwards new connections to the server on this port. Open connections stay where they are.
     pub fn move_before(&self, port: u16) {
         self.before.store(port, Ordering::SeqCst);
     }
 
-    /// From now on every answer gets back so much later than it was given.
+    /// Delays every reply by this time from now on.
     pub fn slow_down(&self, by: Duration) {
         self.slowness.store(by.as_millis() as u64, Ordering::SeqCst);
     }
 
-    /// Breaks every connection there is; new ones can be made.
+    /// Breaks every open connection. New ones are accepted.
     pub fn reset(&self) {
         self.gate.send_modify(|gate| gate.resets += 1);
     }
 
-    /// Breaks and refuses the connections of other servers (from [`INNER`]). Clients notice nothing.
+    /// Breaks and refuses the connections of other servers (from [`INNER`]). Clients are not affected.
     pub fn cut(&self) {
         self.gate.send_modify(|gate| gate.is_cut = true);
     }
 
-    /// Servers may connect again.
+    /// Ends a [`cut`](Self::cut): servers can connect again.
     pub fn mend(&self) {
         self.gate.send_modify(|gate| gate.is_cut = false);
     }
@@ -171,17 +171,17 @@ impl Proxy {
         self.late.notify_one();
     }
 
-    /// Nothing is lost any more.
+    /// Ends the plan: no request meets a fault any more.
     pub fn relent(&self) {
-        *self.plan.lock().expect("nobody panics with it") = None;
+        *self.plan.lock().expect("lock not poisoned") = None;
     }
 
-    /// How many connections were made.
+    /// Number of accepted connections.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many requests have met a fault.
+    /// Number of requests that met a fault.
     pub fn struck(&self) -> usize {
         self.struck.load(Ordering::SeqCst)
     }
@@ -197,13 +197,13 @@ struct ConnectionRelay {
 }
 
 impl ConnectionRelay {
-    /// Carries bytes to and fro until one side ends, or a fault breaks the connection.
+    /// Relays bytes in both directions until one side closes or a fault breaks the connection.
     async fn carry(self, mut client: TcpStream, port: u16) -> Option<()> {
         sleep(self.connect).await;
         let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
         let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
         let mut swallow = false;
-        // Answers that are on their way, and when they get back.
+        // Delayed replies, each with the time at which it is sent.
         let mut on_their_way: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
         loop {
             let next = on_their_way.front().map(|(at, _)| *at);
@@ -226,7 +226,7 @@ impl ConnectionRelay {
                     }
                     server.write_all(request).await.ok()?;
                     if fault == Some(TcpFault::LoseAnswer) {
-                        // Once the answer is here, the request has been carried out.
+                        // The reply proves that the request was executed.
                         let _ = server.read(&mut answered).await.ok()?;
                         return None;
                     }
@@ -253,9 +253,9 @@ impl ConnectionRelay {
     }
 }
 
-/// The fault of a request, used up if it does not last.
+/// Returns the fault of a request, and ends a plan that does not last.
 fn meet(plan: &Mutex<Option<TcpFaultPlan>>, request: &[u8]) -> Option<TcpFault> {
-    let mut plan = plan.lock().expect("nobody panics with it");
+    let mut plan = plan.lock().expect("lock not poisoned");
     let TcpFaultPlan { containing, fault, one_in, lasts } = plan.clone()?;
     let contains = request.windows(containing.len()).any(|window| window == containing.as_bytes());
     let is_struck = contains && fastrand::usize(0..one_in) == 0;

@@ -1,5 +1,5 @@
-//! The implementations of others, each with the one flaw that its row of the museum tells of, and otherwise as good as
-//! it can be. What Onceward promises is only worth something if these fail to keep it.
+//! Naive implementations, each with the one flaw of a row of the museum and otherwise as good as possible. Each museum test
+//! must fail on its naive implementation: otherwise it proves nothing about Onceward.
 
 mod clients;
 mod consumers;
@@ -26,32 +26,32 @@ use crate::key_routes::purchase;
 use crate::ledger::Ledger;
 use crate::shop::{header, order};
 
-/// What is wrong with it.
+/// The flaw of a token implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// It asks whether the token is unused, and then marks it as used.
+    /// Checks that the token is unused, then marks it as used in a second command.
     CheckThenSet,
-    /// It asks EXISTS, and then sends DEL without looking at the result.
+    /// Sends EXISTS, then DEL, and ignores the result of DEL.
     ExistsThenDel,
-    /// It sends SET, and then EXPIRE.
+    /// Sends SET, then EXPIRE.
     SetThenExpire,
-    /// It takes what the client sent for the key.
+    /// Uses the client's string as the Redis key.
     RawKey,
-    /// It swallows the store's rejection and gives out a token that was never stored.
+    /// Ignores a store error and issues a token that was never stored.
     SwallowedIssue,
-    /// It does not give the token back after a validation error.
+    /// Does not give the token back after a validation error.
     BurnedToken,
-    /// It sends DEL again when the answer was lost, and takes 0 for a duplicate.
+    /// Retries DEL after a lost reply, and treats 0 as a duplicate.
     LostReply,
-    /// It sends the put-back again when the answer was lost.
+    /// Retries the put-back after a lost reply.
     RevivedToken,
-    /// It knows no attempts: whoever asks again is a duplicate.
+    /// Has no attempts: every retry is a duplicate.
     NoAttempts,
-    /// It writes an attempt's mark, or a run's, into the token, and elsewhere takes whatever it could delete for unused.
+    /// Stores the mark of an attempt or a run in the token, while other routes treat any token that they can delete as unused.
     SpentElsewhere,
-    /// It releases whatever an attempt of this name has redeemed, also if that was long after.
+    /// Releases by the attempt's name alone, so a late release also releases a later redeem.
     ReleaseByName,
-    /// It counts an interval in whole seconds.
+    /// Rounds an interval down to whole seconds.
     SubSecondInterval,
 }
 
@@ -81,13 +81,13 @@ pub struct FlawedShop {
 }
 
 impl FlawedShop {
-    /// Connects when it is first asked something.
+    /// Creates the shop. It connects on the first command.
     pub fn open(flaw: Flaw, url: &str) -> RedisResult<Self> {
         let redis = redis::Client::open(url)?.get_connection_manager_lazy(ConnectionManagerConfig::new())?;
         Ok(Self { flaw, redis })
     }
 
-    /// Its routes, of the same form as the shop's.
+    /// The same routes as the shop's.
     pub fn routes(&self, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
         let (flawed, ledger) = (Data::new(self.clone()), Data::new(ledger.clone()));
         move |config| {
@@ -122,7 +122,7 @@ impl FlawedShop {
         }
     }
 
-    /// Whether the submission may run.
+    /// Returns true if the submission may run.
     async fn enter(&self, token: &str) -> RedisResult<bool> {
         let (mut redis, key) = (self.redis.clone(), self.key(token));
         match self.flaw {
@@ -145,7 +145,7 @@ impl FlawedShop {
         }
     }
 
-    /// Whether whoever asks may use the token, and this attempt however often it asks.
+    /// Redeems a token, by an attempt if the request names one. Returns true if the caller may use the token.
     async fn redeem(&self, asked: &Value) -> RedisResult<bool> {
         let token = asked["token"].as_str().unwrap_or_default();
         match asked["attempt"].as_str() {
@@ -165,7 +165,7 @@ impl FlawedShop {
         mark.key(self.key(token)).arg(format!("used by {attempt}")).invoke_async(&mut self.redis.clone()).await
     }
 
-    /// Whether the token works again that an attempt of this name has redeemed.
+    /// Releases a token that an attempt of this name has redeemed. Returns true if the token is valid again.
     async fn unmark(&self, token: &str, attempt: &str) -> RedisResult<bool> {
         let unmark = Script::new(
             "local there = redis.call('GET', KEYS[1])
@@ -175,7 +175,7 @@ impl FlawedShop {
         unmark.key(self.key(token)).arg(format!("used by {attempt}")).invoke_async(&mut self.redis.clone()).await
     }
 
-    /// What is on record of a token in whose place nothing could be written; `None` if this run has it now.
+    /// Claims a token for this run. Returns the existing record if the token is not free.
     async fn claim(&self, token: &str) -> RedisResult<Option<String>> {
         let claim = Script::new(
             "local there = redis.call('GET', KEYS[1])
@@ -186,7 +186,7 @@ impl FlawedShop {
         if self.flaw == Flaw::LostReply { insist(claim).await } else { claim().await }
     }
 
-    /// Whether the same may be taken again.
+    /// Returns true if no interval of this name is running, and starts one.
     async fn is_over(&self, what: &str, every: Duration) -> RedisResult<bool> {
         let claim = Script::new(
             "local is_new = redis.call('SETNX', KEYS[1], '')
@@ -197,7 +197,7 @@ impl FlawedShop {
         claim.key(format!("flawed:{what}")).arg(seconds).invoke_async(&mut self.redis.clone()).await
     }
 
-    /// It did not happen: the token works again.
+    /// Makes the token valid again after a run without effect.
     async fn put_back(&self, token: &str) -> RedisResult<()> {
         match self.flaw {
             Flaw::BurnedToken => Ok(()),
@@ -207,10 +207,10 @@ impl FlawedShop {
     }
 }
 
-/// Long enough for somebody else to use the token in between.
+/// Time before a retry, long enough for another request to use the token in between.
 const REPEATED_AFTER: Duration = Duration::from_millis(800);
 
-/// Sends again what had no answer, after a moment.
+/// Retries a command once if its reply was lost.
 async fn insist<T, F: Future<Output = Result<T, RedisError>>>(send: impl Fn() -> F) -> RedisResult<T> {
     match send().await {
         Err(error) if error.is_connection_dropped() || error.is_timeout() => {
@@ -248,7 +248,7 @@ async fn release(flawed: Data<FlawedShop>, asked: web::Json<Value>) -> HttpRespo
     }
 }
 
-/// Gives the first answer again, and is otherwise as flawed as the rest.
+/// Replays the first response, with the flaw.
 async fn remembering(
     request: HttpRequest,
     flawed: Data<FlawedShop>,
@@ -272,7 +272,7 @@ async fn remembering(
     let answer = purchase(request, ledger, body).await;
     let reply = to_bytes(answer.into_body()).await.unwrap_or_default();
     let done = format!("done:{}", String::from_utf8_lossy(&reply));
-    // What is not written down is not remembered.
+    // A response that is not stored is not replayed.
     let _ = flawed.redis.clone().set_ex(flawed.key(&token), done, 600).await;
     HttpResponse::Ok().insert_header((outcome, "executed")).body(reply)
 }
@@ -308,7 +308,7 @@ async fn submit(
     }
     let answer = order(request, ledger, body).await;
     if answer.status().is_client_error() {
-        // It goes on in its own time, as a client library that repeats commands does.
+        // It runs in the background, as in a client library that retries commands.
         actix_web::rt::spawn(async move { flawed.put_back(&token).await });
         actix_web::rt::time::sleep(Duration::from_millis(50)).await;
     }

@@ -1,4 +1,4 @@
-//! Gateways: the real programs, with the files in `deploy` as they stand, but for addresses and places.
+//! Real gateways, configured with the files in `deploy`. Only addresses and paths are replaced.
 
 mod launch;
 
@@ -16,10 +16,10 @@ use self::launch::Launch;
 use crate::polling::until_blocking;
 use crate::redis_server::free_port;
 
-/// The API key that every recipe gets.
+/// The API key in every recipe.
 pub const KEY: &str = "a-key-of-the-gateways";
 
-/// Which program.
+/// A gateway program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatewayKind {
     /// nginx
@@ -38,7 +38,7 @@ impl GatewayKind {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Nginx, Self::Caddy, Self::Traefik, Self::Envoy, Self::HaProxy];
 
-    /// Its recipe.
+    /// Reads its recipe from `deploy`.
     pub fn recipe(self) -> String {
         deployed(match self {
             Self::Nginx => "nginx.conf",
@@ -49,7 +49,7 @@ impl GatewayKind {
         })
     }
 
-    /// Whether it is there, and knows its way: Traefik takes connections before it has read its recipe, and says 404.
+    /// Returns true once it serves its recipe: Traefik accepts connections before it has read the recipe, and responds with 404.
     fn is_up(self, port: u16) -> bool {
         match TcpStream::connect(("127.0.0.1", port)) {
             Ok(stream) if self == Self::Traefik => first_line(stream).is_ok_and(|line| !line.contains(" 404 ")),
@@ -63,12 +63,12 @@ pub struct Gateway {
     kind: GatewayKind,
     child: Child,
     folder: TempDir,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
 }
 
 impl Gateway {
-    /// Starts one with its own recipe, before these applications, which asks at these services.
+    /// Starts one with its own recipe, in front of these applications and with these services.
     pub fn start(kind: GatewayKind, onceward: &[&str], application: &[&str]) -> Self {
         Self::with(kind, &kind.recipe(), onceward, application)
     }
@@ -79,7 +79,7 @@ impl Gateway {
             urls.iter().map(|url| url.trim_start_matches("http://").trim_end_matches('/').to_owned()).collect()
         };
         let (onceward, application) = (hosts(onceward), hosts(application));
-        // Somebody else may get the port between our asking for it and the gateway's: then another one is taken.
+        // Another process may take the port before the gateway binds it: then try another one.
         for _ in 0..5 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let port = free_port();
@@ -104,12 +104,12 @@ impl Gateway {
         self.child.try_wait().expect("its own child").is_some()
     }
 
-    /// What it has said.
+    /// Returns its standard output and standard error.
     pub fn said(&self) -> String {
         read_to_string(self.folder.path().join("said")).unwrap_or_default()
     }
 
-    /// What it has logged of requests, which HAProxy just says.
+    /// Returns its access log. HAProxy writes it to standard output.
     pub fn access_log(&self) -> String {
         match self.kind {
             GatewayKind::HaProxy => self.said(),
@@ -120,7 +120,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Asked to end, it ends its own children too. It may have ended already.
+        // On SIGTERM it also ends its own children. It may have ended already.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         if !until_blocking(Duration::from_secs(5), || self.child.try_wait().is_ok_and(|ended| ended.is_some())) {
             let _ = self.child.kill();
@@ -129,7 +129,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Whether this process itself listens on the port: while it starts, another program may have got it.
+/// Returns true if this process itself listens on the port: another program may have taken it meanwhile.
 fn listens(process: u32, port: u16) -> bool {
     // The second field is the local address, the fourth the state (0A: listening), the tenth the inode.
     let sockets = ["/proc/net/tcp", "/proc/net/tcp6"].map(|list| read_to_string(list).unwrap_or_default());
@@ -143,12 +143,12 @@ fn listens(process: u32, port: u16) -> bool {
     targets.into_iter().any(|target| inodes.iter().any(|inode| target.as_os_str() == inode.as_str()))
 }
 
-/// A file of the folder `deploy`.
+/// Reads a file of the folder `deploy`.
 fn deployed(name: &str) -> String {
     read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)).expect("a recipe")
 }
 
-/// How a submission without a token is answered.
+/// Returns the status line of the response to a submission without a token.
 fn first_line(mut stream: TcpStream) -> std::io::Result<String> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(b"POST / HTTP/1.1\r\nhost: gateway\r\ncontent-length: 0\r\n\r\n")?;

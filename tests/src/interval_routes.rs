@@ -1,4 +1,4 @@
-//! The part of the shop that takes the same once in a while.
+//! Routes of the shop that are protected by an interval or a lock.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::shop::{ORDER, USER, header};
 /// An interval of less than a second.
 pub const HALF: Duration = Duration::from_millis(500);
 
-/// The rules of an interval.
+/// Returns the rules of an interval of this length.
 pub fn every(every: Duration) -> IntervalRules {
-    IntervalRules::new().every(every).expect("it is some time")
+    IntervalRules::new().every(every).expect("an interval of 1 ms or more")
 }
 
 /// The shop's routes with an interval.
@@ -37,12 +37,12 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
     }
 }
 
-/// A route that is protected like this.
+/// A route under `/spaced` with this protection.
 fn protect<P: 'static>(path: &str, protect: Protect<P>) -> impl HttpServiceFactory + use<P> {
     web::resource(format!("/spaced{path}")).wrap(protect).route(web::route().to(purchase))
 }
 
-/// A submission with nothing to tell it by but what it says, not sent yet.
+/// Builds a submission without a token or key, without sending it.
 pub fn plainly(url: &str, path: &str, order: &str) -> RequestBuilder {
     http().post(format!("{url}{path}")).header(ORDER, order)
 }

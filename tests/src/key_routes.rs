@@ -1,4 +1,4 @@
-//! The part of the shop that goes by the caller's own keys.
+//! Routes of the shop that are protected by a key.
 
 use std::time::Duration;
 
@@ -20,23 +20,23 @@ use crate::polling::until;
 use crate::redis_server::RedisServer;
 use crate::shop::{ORDER, TestServer, USER, block, header, order, panics};
 
-/// The header in which a key is sent.
+/// Request header with the key.
 pub const KEY: &str = onceward_api::header::IDEMPOTENCY_KEY;
-/// How many bytes the answer has.
+/// Request header: number of padding bytes in the response.
 pub const SIZE: &str = "x-size";
-/// How many milliseconds the handler takes after its effect.
+/// Request header: milliseconds that the handler takes after its effect.
 pub const THEN: &str = "x-then";
-/// The lease of all keyed routes but the patient and the brief ones.
+/// The lease of all keyed routes except the patient and the brief ones.
 pub const LEASE: Duration = Duration::from_secs(1);
 /// The lease of the patient ones.
 pub const PATIENT: Duration = Duration::from_secs(4);
 /// The lease of the brief ones.
 pub const BRIEF: Duration = Duration::from_millis(300);
 
-/// How long a duplicate waits on the routes where it does.
+/// Maximum time that a duplicate waits on the waiting routes.
 const LONG: Duration = Duration::from_secs(20);
 
-/// The shop's routes that go by a key.
+/// The shop's routes with a key.
 pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let guard = guard.clone();
     move |config| {
@@ -74,12 +74,12 @@ pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use
     }
 }
 
-/// Whose access token this is: `Bearer alice.17` is Alice's, and so is `Bearer alice.18`.
+/// Returns the user of an access token: `Bearer alice.17` and `Bearer alice.18` both belong to Alice.
 pub fn bearer_of(request: &HttpRequest) -> Option<&str> {
     header(request, "authorization")?.strip_prefix("Bearer ")?.split('.').next()
 }
 
-/// Orders as told, and answers with a receipt that no other run has.
+/// Like [`order`], but responds with a receipt that is unique to this run.
 pub async fn purchase(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Bytes) -> HttpResponse {
     let size: Option<usize> = header(&request, SIZE).and_then(|size| size.parse().ok());
     let then: u64 = header(&request, THEN).and_then(|millis| millis.parse().ok()).unwrap_or(0);
@@ -92,7 +92,7 @@ pub async fn purchase(request: HttpRequest, ledger: web::Data<Ledger>, body: web
     answer.set_body(BoxBody::new(body))
 }
 
-/// A server of its own for these routes, with this ledger.
+/// Starts a server with these routes and this ledger.
 pub fn serve<F>(ledger: &Ledger, routes: F) -> TestServer
 where
     F: Fn(&mut ServiceConfig) + Clone + Send + 'static,
@@ -104,37 +104,37 @@ where
     })
 }
 
-/// A server with one route, `/it`, that is protected as told and answers with receipts.
+/// Starts a server with one protected route, `/it`, that responds with receipts.
 pub fn serve_one<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> TestServer {
     serve_at(ledger, "/it", protect)
 }
 
-/// The same on another path.
+/// Like [`serve_one`], on another path.
 pub fn serve_at<P: 'static>(ledger: &Ledger, path: &'static str, protect: Protect<P>) -> TestServer {
     serve(ledger, move |config| {
         config.service(web::resource(path).wrap(protect.clone()).route(web::route().to(purchase)));
     })
 }
 
-/// A submission under a key, not sent yet.
+/// Builds a submission under a key, without sending it.
 pub fn under(url: &str, path: &str, key: &str, order: &str) -> RequestBuilder {
     http().post(format!("{url}{path}")).header(KEY, key).header(ORDER, order)
 }
 
-/// Two processes of one kind on one Redis, with a proxy before it.
+/// Two processes of one kind on one Redis behind a proxy.
 pub struct Pair {
     /// The Redis.
     pub redis: RedisServer,
-    /// What may lose things between it and the peers.
+    /// The proxy between Redis and the peers.
     pub proxy: Proxy,
-    /// What their handlers did.
+    /// The ledger of their handlers.
     pub ledger: Ledger,
-    /// The one that a story begins with, and the other.
+    /// The two processes.
     pub peers: [Peer; 2],
 }
 
 impl Pair {
-    /// Starts them. `program` is the path of the `peer` binary, `kind` is what they are called.
+    /// Starts them. `program` is the path of the `peer` binary, `kind` its first argument.
     pub async fn start(program: &str, kind: &str) -> Self {
         let (redis, ledger) = (RedisServer::start(), Ledger::new());
         let proxy = Proxy::before(redis.port()).await;
@@ -142,12 +142,12 @@ impl Pair {
         Self { redis, proxy, ledger, peers }
     }
 
-    /// Where the first is.
+    /// URL of the first peer.
     pub fn one(&self) -> &str {
         &self.peers[0].url
     }
 
-    /// Where the second is.
+    /// URL of the second peer.
     pub fn other(&self) -> &str {
         &self.peers[1].url
     }

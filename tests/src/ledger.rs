@@ -1,4 +1,4 @@
-//! Counts how often a handler ran, with nothing of Onceward in it: a file to which every run appends one line.
+//! Counts handler runs independently of Onceward: a file to which every run appends one line.
 
 use std::fs::{File, OpenOptions, read_to_string};
 use std::io::Write as _;
@@ -15,35 +15,35 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A new, empty one.
+    /// Creates an empty ledger in a temporary file.
     pub fn new() -> Self {
         let path = tempfile::NamedTempFile::new().expect("a temporary file").into_temp_path();
         Self { path: path.to_path_buf(), _own: Some(Arc::new(path)) }
     }
 
-    /// One that another process has made.
+    /// Opens a ledger that another process has created.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), _own: None }
     }
 
-    /// Where it is.
+    /// The path of its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A handler ran for this order.
+    /// Records that a handler ran for this order.
     pub fn record(&self, order: &str) {
         let file: File = OpenOptions::new().append(true).open(&self.path).expect("the ledger can be opened");
-        // One write of one short line: appended whole, whoever else is writing.
+        // One write of one short line is appended atomically, also with concurrent writers.
         (&file).write_all(format!("{order}\n").as_bytes()).expect("the ledger can be written");
     }
 
-    /// The order of each run, in the order of the runs.
+    /// Returns the recorded order of each run, oldest first.
     pub fn runs(&self) -> Vec<String> {
         read_to_string(&self.path).expect("the ledger can be read").lines().map(str::to_owned).collect()
     }
 
-    /// How often a handler ran for this order.
+    /// Returns the number of runs for this order.
     pub fn count(&self, order: &str) -> usize {
         self.runs().iter().filter(|run| *run == order).count()
     }

@@ -1,4 +1,4 @@
-//! What a service or a guard says of itself to Prometheus.
+//! Prometheus metrics of a service or a guard.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use onceward_api::metric;
 
 use crate::client::{http, send};
 
-/// How many duplicates wait in this guard for the first to end.
+/// Returns the number of duplicates that wait in this guard for the first request.
 pub fn waiting(guard: &Guard) -> usize {
     Metrics::reported_by(guard).sum(metric::WAITING.name, &[]) as usize
 }
 
-/// One reading of `/metrics`.
+/// One scrape of `/metrics`.
 #[derive(Debug)]
 pub struct Metrics {
-    /// As it was sent.
+    /// The response body.
     pub text: String,
-    /// Every series, as it is written, with its value.
+    /// Every series with its labels, and its value.
     pub series: BTreeMap<String, f64>,
 }
 
 impl Metrics {
-    /// Reads them at this address.
+    /// Scrapes the service at this URL.
     pub async fn of(url: &str) -> Self {
         let answer = send(http().get(format!("{url}/metrics"))).await;
         assert_eq!(
@@ -32,10 +32,10 @@ impl Metrics {
             "{answer:?}"
         );
         assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-        Self::parse(String::from_utf8(answer.body.to_vec()).expect("it is text"))
+        Self::parse(String::from_utf8(answer.body.to_vec()).expect("UTF-8"))
     }
 
-    /// Reads what a guard in this process reports of the moment.
+    /// Reads the gauges of a guard in this process.
     pub fn reported_by(guard: &Guard) -> Self {
         let recorder = PrometheusBuilder::new().build_recorder();
         metrics::with_local_recorder(&recorder, || guard.report());
@@ -51,7 +51,7 @@ impl Metrics {
         Self { series: series.collect(), text }
     }
 
-    /// The sum of every series of this name that has all these labels, each written as `name="value"`.
+    /// Returns the sum of every series of this name that has all these labels, each written as `name="value"`.
     pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let own = self.series.iter().filter(|(series, _)| {
             let (own, rest) = series.split_once('{').unwrap_or((series, ""));

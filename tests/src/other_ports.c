@@ -1,4 +1,4 @@
-/* Has a program listen and connect on other ports than those that it names, on 127.0.0.1. PORTS maps them, as in "8080:40001 6379:40002". */
+/* Preloaded library that makes a program bind and connect to other ports. PORTS maps them, as in "8080:40001 6379:40002". */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-//! The shop as a process of its own.
+//! The shop as a separate process.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -14,26 +14,26 @@ use crate::wall_clock::WallClock;
 pub struct Peer {
     child: Child,
     _stdout: BufReader<ChildStdout>,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
 }
 
 impl Peer {
-    /// Starts one. `program` is the path of the `peer` binary, `kind` is what it calls itself.
+    /// Starts one. `program` is the path of the `peer` binary, `kind` its first argument.
     pub fn start(program: &str, kind: &str, store: &str, ledger: &Ledger) -> Self {
         let mut command = Command::new(program);
         command.args([kind, store]).arg(ledger.path());
         Self::spawn(command)
     }
 
-    /// Starts one that writes its events to this file, as JSON lines.
+    /// Starts one that logs JSON lines to this file.
     pub fn start_logging(program: &str, kind: &str, store: &str, ledger: &Ledger, log: &Path) -> Self {
         let mut command = Command::new(program);
         command.args([kind, store]).arg(ledger.path()).arg(log);
         Self::spawn(command)
     }
 
-    /// Starts one that goes by this wall clock.
+    /// Starts one with this wall clock.
     pub fn start_by(clock: &WallClock, program: &str, kind: &str, store: &str, ledger: &Ledger) -> Self {
         let mut command = Command::new(program);
         command.args([kind, store]).arg(ledger.path());
@@ -41,7 +41,7 @@ impl Peer {
         Self::spawn(command)
     }
 
-    /// Starts one that signs with this secret and accepts the other, each `-` for none; `shared` is that of the store.
+    /// Starts one that signs with `secret` and also accepts `previous`. `-` stands for none, `shared` for the secret in the store.
     pub fn start_signing(program: &str, store: &str, ledger: &Ledger, secret: &str, previous: &str) -> Self {
         let mut command = Command::new(program);
         command.args(["patient", store]).arg(ledger.path()).args(["-", secret, previous]);
@@ -59,36 +59,36 @@ impl Peer {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the peer starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("its output is piped"));
         let mut url = String::new();
-        stdout.read_line(&mut url).expect("the peer says where it is");
+        stdout.read_line(&mut url).expect("the peer prints its URL");
         Self { child, _stdout: stdout, url: url.trim().to_owned() }
     }
 
-    /// How many bytes of memory it uses.
+    /// Its resident memory in bytes.
     pub fn memory(&self) -> u64 {
         resident(&self.child)
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Asks it to end, as Ctrl-C does.
+    /// Sends SIGINT, as Ctrl-C does.
     pub fn interrupt(&self) {
         self.signal(Signal::INT);
     }
 
-    /// Kills it, as a crash would.
+    /// Kills it with SIGKILL, like a crash.
     pub fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("the peer can be killed");
     }
 
-    /// Stops it from running, with its connections open.
+    /// Pauses it with SIGSTOP; its connections stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it run again.
+    /// Resumes it with SIGCONT.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -97,14 +97,14 @@ impl Peer {
         kill_process(Pid::from_child(&self.child), signal).expect("the peer can be signalled");
     }
 
-    /// Its exit code, once it has ended.
+    /// Returns its exit code once it has ended.
     pub fn ended(&mut self) -> Option<i32> {
         let status = self.child.try_wait().expect("its own child")?;
         Some(status.code().unwrap_or(-1))
     }
 }
 
-/// The resident size of a process, in bytes.
+/// Returns the resident memory of a process in bytes.
 pub(crate) fn resident(child: &Child) -> u64 {
     let pages = std::fs::read_to_string(format!("/proc/{}/statm", child.id())).expect("it runs");
     let resident: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");

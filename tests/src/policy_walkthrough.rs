@@ -1,11 +1,11 @@
-//! A walk through every policy of the shop, for stores of every kind.
+//! One short check of every policy of the shop, for any store.
 
 use crate::client::{order, send, submit, token};
 use crate::interval_routes::plainly;
 use crate::key_routes::buy;
 use crate::shop::{STATUS, Shop};
 
-/// A token: used once, given back after a mistake.
+/// A token is redeemed once, and given back after a 422.
 pub async fn token_policy(shop: &Shop) {
     let first = token(shop.url()).await;
     assert_eq!(order(shop.url(), &first, "token").await.said(), "200 executed");
@@ -19,7 +19,7 @@ pub async fn token_policy(shop: &Shop) {
     assert_eq!(shop.ledger.count("token"), 2);
 }
 
-/// A remembered token: the second gets the first answer.
+/// A duplicate with a remembered token receives the first response.
 pub async fn remembered_policy(shop: &Shop) {
     let token = token(shop.url()).await;
     let post = || send(submit(shop.url(), "/remembered/orders", &token, "remembered"));
@@ -30,7 +30,7 @@ pub async fn remembered_policy(shop: &Shop) {
     assert_eq!(shop.ledger.count("remembered"), 1);
 }
 
-/// A key, and one that is held: the second gets the first answer; what did not happen frees it.
+/// A duplicate under a retryable or at-most-once key receives the first response; a run without effect frees the key.
 pub async fn key_policy(shop: &Shop) {
     for path in ["/keyed/orders", "/keyed/held"] {
         let first = buy(shop.url(), path, "k", path).await;
@@ -44,14 +44,14 @@ pub async fn key_policy(shop: &Shop) {
     }
 }
 
-/// An interval: the second is too soon.
+/// A duplicate within an interval is rejected.
 pub async fn interval_policy(shop: &Shop) {
     assert_eq!(send(plainly(shop.url(), "/spaced/second", "interval")).await.said(), "200 executed");
     assert_eq!(send(plainly(shop.url(), "/spaced/second", "interval")).await.said(), "409 too_soon");
     assert_eq!(shop.ledger.count("interval"), 1);
 }
 
-/// All of them.
+/// Checks all policies.
 pub async fn every_policy(shop: &Shop) {
     token_policy(shop).await;
     remembered_policy(shop).await;

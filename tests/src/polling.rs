@@ -1,14 +1,14 @@
-//! Waiting for something to become true, instead of sleeping and hoping.
+//! Waits for a condition instead of sleeping for a fixed time.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// Asks again and again until the answer is yes.
+/// Polls until the condition is true.
 ///
 /// # Panics
-/// If it is not yes within `limit`, with what was waited for.
+/// If the condition is not true within `limit`. The message names `what`.
 pub async fn until<F: Future<Output = bool>>(what: &str, limit: Duration, mut is_so: impl FnMut() -> F) {
     let deadline = Instant::now() + limit;
     while !is_so().await {
@@ -17,10 +17,10 @@ pub async fn until<F: Future<Output = bool>>(what: &str, limit: Duration, mut is
     }
 }
 
-/// Asks again and again for this long, and the answer has to be yes each time: what must not happen has had the time to happen.
+/// Polls for this time, and the condition has to be true each time, so that an unwanted change has time to happen.
 ///
 /// # Panics
-/// If it is ever no, with what should have lasted.
+/// If the condition is ever false. The message names `what`.
 pub async fn holds_for<F: Future<Output = bool>>(what: &str, time: Duration, mut is_so: impl FnMut() -> F) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -30,12 +30,12 @@ pub async fn holds_for<F: Future<Output = bool>>(what: &str, time: Duration, mut
     assert!(is_so().await, "{what}: no longer after {time:?}");
 }
 
-/// Lets a lease, a retention or a token's life pass. Real servers and processes go by real time: no clock of a test moves it.
+/// Sleeps until a lease, a retention or a token has expired. Real servers and processes use real time, which no test clock can advance.
 pub async fn outlast(lifetime: Duration) {
     sleep(lifetime + Duration::from_millis(50)).await;
 }
 
-/// Like [`until`], outside of a runtime; says whether it became true.
+/// Like [`until`], outside of a runtime. Returns true if the condition became true.
 #[expect(clippy::disallowed_methods, reason = "no request waits for this thread")]
 pub fn until_blocking(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;

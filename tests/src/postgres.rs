@@ -1,6 +1,6 @@
-//! A real PostgreSQL on a free port in a folder of its own, ended by its own process id.
+//! A real PostgreSQL server on a free port with its own data folder. It is stopped by its process id.
 //!
-//! Its programs refuse to run as root; then they run as the user of Debian's package.
+//! PostgreSQL refuses to run as root; then the server runs as the user of Debian's package.
 
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -19,15 +19,15 @@ use crate::polling::until_blocking;
 use crate::redis_server::free_port;
 use crate::wall_clock;
 
-/// Where Debian puts the programs of each version.
+/// Folder with the programs of each version in Debian.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Who runs them there.
+/// The user of Debian's package, and of the database.
 const USER: &str = "postgres";
-/// What gives it another clock, if that is in its folder.
+/// Preloaded library with another clock, if it is in the server's folder.
 const CLOCK: &str = "clock.so";
-/// What the tests get in with.
+/// Password of the database user.
 pub const PASSWORD: &str = "correct-horse";
-/// Quick to start, and enough for a race. What is said later goes over it.
+/// Settings for a quick start and enough connections for races. Settings of a test override them.
 const SETTINGS: [&str; 8] = [
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",
@@ -39,7 +39,7 @@ const SETTINGS: [&str; 8] = [
     "log_min_messages=warning",
 ];
 
-/// A clock that is wrong by as many seconds as `AHEAD` says.
+/// Source of a clock that is `AHEAD` seconds ahead.
 const OTHER_CLOCK: &str = "
     #define _GNU_SOURCE
     #include <sys/syscall.h>
@@ -74,12 +74,12 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts one that is quick, and would not survive a power cut.
+    /// Starts one with `fsync=off`: quick, but not durable.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts one whose clock is ahead of ours by so many seconds.
+    /// Starts one whose clock is this many seconds ahead.
     pub fn start_ahead(seconds: i64) -> Self {
         let folder = initialised();
         let (source, library) = (folder.path().join("clock.c"), folder.path().join(CLOCK));
@@ -97,19 +97,19 @@ impl PostgresServer {
         Self::start_in(folder, &[])
     }
 
-    /// Its clock jumps two days ahead.
+    /// Moves its clock two days ahead.
     pub fn leap(&self) {
         wall_clock::leap(self.folder.path());
     }
 
-    /// Starts one with settings of its own, as in `fsync=on`.
+    /// Starts one with additional settings, as in `fsync=on`.
     pub fn start_with(settings: &[&str]) -> Self {
         Self::start_in(initialised(), settings)
     }
 
     fn start_in(folder: TempDir, settings: &[&str]) -> Self {
         let settings: Vec<_> = SETTINGS.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
-        // Somebody else may get the port between our asking for it and the server's: then another one is taken.
+        // Another process may take the port before the server binds it: then try another one.
         for _ in 0..10 {
             let port = free_port();
             if let Some(process) = spawn(port, folder.path(), &settings) {
@@ -119,12 +119,12 @@ impl PostgresServer {
         panic!("postgres does not start: {}", said(folder.path()));
     }
 
-    /// The address of its first database.
+    /// URL of its default database.
     pub fn url(&self) -> String {
         self.url_of("postgres")
     }
 
-    /// The address of this database.
+    /// URL of this database.
     pub fn url_of(&self, database: &str) -> String {
         format!("postgres://{USER}:{PASSWORD}@127.0.0.1:{}/{database}", self.port)
     }
@@ -134,63 +134,63 @@ impl PostgresServer {
         self.port
     }
 
-    /// Makes a new database, and gives its address.
+    /// Creates a database and returns its URL.
     pub async fn database(&self, name: &str) -> String {
         self.execute(&format!("CREATE DATABASE {name}")).await;
         self.url_of(name)
     }
 
-    /// A connection of the test's own.
+    /// Opens a new connection.
     pub async fn connection(&self) -> PgConnection {
         PgConnection::connect(&self.url()).await.expect("the server answers")
     }
 
-    /// Connections of the test's own.
+    /// Opens a connection pool.
     pub async fn pool(&self, most: u32) -> PgPool {
         PgPoolOptions::new().max_connections(most).connect(&self.url()).await.expect("the server answers")
     }
 
-    /// Runs statements in its first database.
+    /// Runs statements in its default database.
     pub async fn execute(&self, statements: &str) {
         let mut connection = self.connection().await;
         sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut connection).await.expect("the statements run");
     }
 
-    /// The one number that a query in its first database gives.
+    /// Returns the single number of a query in its default database.
     pub async fn number(&self, query: &str) -> i64 {
         let mut connection = self.connection().await;
         sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut connection).await.expect("one number, as a bigint")
     }
 
-    /// Ends it as a crash would: nothing is written any more, and the next start recovers.
+    /// Ends it with SIGQUIT, like a crash: it writes nothing more, and the next start recovers.
     pub fn kill(&mut self) {
         self.process.end();
     }
 
-    /// Starts it again where it was.
+    /// Starts it again on the same port and data folder.
     pub fn restart(&mut self) {
         let process = spawn(self.port, self.folder.path(), &self.settings);
         self.process = process.unwrap_or_else(|| panic!("postgres starts again: {}", said(self.folder.path())));
     }
 }
 
-/// The server itself, and who ends it if this process dies before it could.
+/// The server, and a watchdog process that ends it if this process dies.
 struct Process {
     server: Child,
     watch: Child,
 }
 
 impl Process {
-    /// The watch reads from a pipe that nobody but this process can write to, so it has nothing more to read when this one is gone.
+    /// Starts the watchdog. It reads from a pipe of this process, which closes when this process ends.
     fn watched(server: Child) -> Self {
         let script = format!("read nothing; kill -QUIT {}", server.id());
         let watch = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().expect("sh runs");
         Self { server, watch }
     }
 
-    /// Ends it, unless that has been done. The signal also ends what it has started.
+    /// Ends the server if it still runs. The signal also ends its child processes.
     fn end(&mut self) {
-        // First, so that it does not signal whoever has the same id by then.
+        // End the watchdog first, so that it does not signal another process that got the same id.
         let _ = self.watch.kill().and_then(|()| self.watch.wait());
         if self.server.try_wait().is_ok_and(|ended| ended.is_some()) {
             return;
@@ -208,7 +208,7 @@ impl Drop for Process {
     }
 }
 
-/// A new folder with an empty cluster in it.
+/// Creates a folder with an empty cluster.
 fn initialised() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let password = folder.path().join("password");
@@ -251,12 +251,12 @@ fn spawn(port: u16, folder: &Path, settings: &[String]) -> Option<Process> {
     is_up.then_some(process)
 }
 
-/// What it has said since it was started last.
+/// Returns its log since the last start.
 fn said(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }
 
-/// One of its programs, of the newest version there is, run as somebody whom it does not refuse.
+/// Returns one of its programs in the newest installed version, run as a user other than root.
 fn program(name: &str, folder: &Path) -> Command {
     let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten().map(|version| version.path());
     let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
@@ -271,14 +271,14 @@ fn program(name: &str, folder: &Path) -> Command {
     command
 }
 
-/// The package's user and group, if this is root.
+/// Returns the package's user and group if this process runs as root.
 fn other_user() -> Option<(u32, u32)> {
     if !getuid().is_root() {
         return None;
     }
     let users = fs::read_to_string("/etc/passwd").expect("there are users");
     let entry = users.lines().find_map(|line| line.strip_prefix(&format!("{USER}:")));
-    let mut fields = entry.expect("the package postgresql makes its user").split(':').skip(1);
+    let mut fields = entry.expect("the package postgresql creates its user").split(':').skip(1);
     let mut id = || fields.next().and_then(|field| field.parse().ok()).expect("a user and a group by number");
     Some((id(), id()))
 }

@@ -1,4 +1,4 @@
-//! A business in a database: each payment is a row of a ledger, and moves a balance. Nothing of Onceward is in it.
+//! Payments in a PostgreSQL database: each payment adds a row to a ledger and changes a balance. The tables are independent of Onceward.
 
 use onceward::transaction::TxHandle;
 use onceward::{Guard, Intent, Key, KeyRules, RunError, RunOutcome, Subject};
@@ -6,18 +6,18 @@ use sqlx::{PgConnection, PgPool, Postgres};
 
 use crate::postgres::PostgresServer;
 
-/// Its tables.
+/// The tables.
 pub const TABLES: &str = "CREATE TABLE ledger (payment text NOT NULL);
     CREATE TABLE account (balance bigint NOT NULL); INSERT INTO account VALUES (0)";
 
-/// Pays, which must happen once.
+/// Makes a payment, which must happen once.
 pub async fn pay(connection: &mut PgConnection, payment: &str) -> Result<String, sqlx::Error> {
     sqlx::query("INSERT INTO ledger VALUES ($1)").bind(payment).execute(&mut *connection).await?;
     sqlx::query("UPDATE account SET balance = balance + 1").execute(connection).await?;
     Ok(format!("paid {payment}"))
 }
 
-/// Pays under a key that is the payment's name, in a transaction of its own.
+/// Pays under a key that is the payment's name, in one transaction.
 pub async fn pay_once(
     guard: &Guard,
     pool: &PgPool,
@@ -29,7 +29,7 @@ pub async fn pay_once(
     guard.transact(pool, &KeyRules::retryable(), &intent, work).await
 }
 
-/// How many payments the ledger has, how many of them differ, how many are on record, and the balance.
+/// Returns the number of payments in the ledger, of distinct payments, of stored records, and the balance.
 pub async fn figures(server: &PostgresServer) -> [i64; 4] {
     let figures = "SELECT count(*), count(DISTINCT payment), (SELECT count(*) FROM onceward_records
         WHERE name LIKE 'onceward:transaction:%'), (SELECT balance FROM account) FROM ledger";

@@ -1,4 +1,4 @@
-//! Requests whose target is sent byte by byte as it is written: an HTTP client would write some of them in another way.
+//! HTTP requests whose target is sent exactly as given: an HTTP client would normalize some of them.
 
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -7,12 +7,12 @@ use tokio::net::TcpStream;
 
 use crate::client::Answer;
 
-/// Posts to a target on a connection of its own. The header names are in lower case.
+/// Posts to a target on a new connection. The header names are in lower case.
 pub async fn post(url: &str, target: impl AsRef<[u8]>, headers: &[(&str, &str)], body: &str) -> Answer {
     request("POST", url, target, headers, body).await
 }
 
-/// The same with any method. Whatever follows the head of the response is its body, also after HEAD.
+/// Like [`post`], with any method. All bytes after the head of the response are its body, also after HEAD.
 pub async fn request(
     method: &str,
     url: &str,
@@ -28,12 +28,12 @@ pub async fn connect(url: &str) -> TcpStream {
     TcpStream::connect(url.trim_start_matches("http://")).await.expect("the server listens")
 }
 
-/// Posts to a target on this connection, which the server closes then. The header names are in lower case.
+/// Posts to a target on this connection, which the server closes afterwards. The header names are in lower case.
 pub async fn post_on(stream: TcpStream, target: impl AsRef<[u8]>, headers: &[(&str, &str)], body: &str) -> Answer {
     request_on(stream, "POST", target, headers, body).await
 }
 
-/// Sends a request with another `host` if there is one among the headers.
+/// Sends a request. A `host` among the headers replaces the default one.
 async fn request_on(
     mut stream: TcpStream,
     method: &str,
@@ -47,7 +47,7 @@ async fn request_on(
         request.extend(format!("{name}: {value}\r\n").bytes());
     }
     request.extend(format!("content-length: {}\r\n\r\n{body}", body.len()).bytes());
-    // The server may close before it has read all of what it does not understand.
+    // The server may close the connection before it has read all of a malformed request.
     let _ = stream.write_all(&request).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;

@@ -1,4 +1,4 @@
-//! The README's programs as they are written there, ports and all: a preloaded library leads them to ports that are free.
+//! Runs the README's programs unchanged: a preloaded library maps their fixed ports to free ones.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 use crate::redis_server::{RedisServer, free_port};
 
-/// The ports that the programs name.
+/// The ports in the programs' source.
 const LISTEN: u16 = 8080;
 const REDIS: u16 = 6379;
-/// How often a program is started if another process has taken its free port.
+/// Maximum number of starts, as another process may take the free port.
 const STARTS: usize = 5;
 
 /// A running program of the README.
@@ -19,15 +19,15 @@ pub struct ReadmeProgram {
     child: Child,
     _stdout: BufReader<ChildStdout>,
     _folder: TempDir,
-    /// Where it listens.
+    /// Its URL.
     pub url: String,
 }
 
 impl ReadmeProgram {
-    /// Starts the program at this path. What it expects on Redis' own port is this server.
+    /// Starts the program at this path. Connections to the default port of Redis go to `redis`.
     ///
     /// # Panics
-    /// If it does not start to listen.
+    /// If the program does not listen.
     pub fn start(program: &str, redis: Option<&RedisServer>) -> Self {
         (0..STARTS).find_map(|_| Self::try_start(program, redis)).expect("the program listens")
     }
@@ -42,13 +42,13 @@ impl ReadmeProgram {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("its output is piped"));
         let mut line = String::new();
-        stdout.read_line(&mut line).expect("the program says where it listens");
+        stdout.read_line(&mut line).expect("the program prints its URL");
         let this = Self { child, _stdout: stdout, _folder: folder, url: format!("http://127.0.0.1:{port}") };
         (line == format!("listening on http://127.0.0.1:{LISTEN}\n")).then_some(this)
     }
 }
 
-/// Puts the library into a folder, and returns its path.
+/// Compiles the library in a folder and returns its path.
 fn compile(folder: &TempDir) -> std::path::PathBuf {
     let (source, library) = (folder.path().join("other_ports.c"), folder.path().join("other_ports.so"));
     fs::write(&source, include_str!("other_ports.c")).expect("the folder can be written");

@@ -1,5 +1,5 @@
-//! A Redis Cluster of six real nodes: three masters with a replica each, every one of them behind a proxy. What a node
-//! tells others of itself is its proxy's port, so clients and replicas both come through it; see [`INNER`].
+//! A Redis Cluster of six real nodes: three masters with one replica each, every node behind a proxy. A node announces its
+//! proxy's port, so clients and replicas both connect through it; see [`INNER`].
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use crate::faulty_tcp_proxy::{INNER, Proxy};
 use crate::polling::{until, until_blocking};
 use crate::redis_server::{RedisServer, free_port};
 
-/// How long a node is silent before the others take it for dead.
+/// Time without a response after which the other nodes consider a node down.
 const NODE_TIMEOUT: Duration = Duration::from_millis(2_000);
 const LONG: Duration = Duration::from_secs(30);
-/// How many slots there are.
+/// Number of hash slots.
 const SLOTS: u16 = 16_384;
 
-/// A server and the proxy before it.
+/// A server and the proxy in front of it.
 pub struct Node {
     /// The server itself.
     pub server: RedisServer,
-    /// The way to it.
+    /// The proxy in front of it.
     pub proxy: Proxy,
 }
 
 impl Node {
-    /// Starts one; `arguments` is told the port of its proxy.
+    /// Starts one; `arguments` receives the port of its proxy.
     pub(crate) async fn start(arguments: impl Fn(u16) -> Vec<String>) -> Self {
-        // Somebody else may get the port between our asking for it and the server's: then another one is taken.
+        // Another process may take the port before the server binds it: then try another one.
         for _ in 0..10 {
             let port = free_port();
             let proxy = Proxy::before(port).await;
@@ -38,24 +38,24 @@ impl Node {
         panic!("redis-server does not start");
     }
 
-    /// A line of `INFO replication`, or nothing.
+    /// Returns a field of `INFO replication`, or an empty string.
     pub fn replication(&self, field: &str) -> String {
         let info = self.info();
         let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         line.unwrap_or_default().to_owned()
     }
 
-    /// Whether it takes itself for a master.
+    /// Returns true if the node considers itself a master.
     pub fn is_master(&self) -> bool {
         self.replication("role") == "master"
     }
 
-    /// How many replicas follow it and have everything.
+    /// Returns the number of replicas that are in sync with it.
     pub fn followers(&self) -> usize {
         self.info().matches("state=online").count()
     }
 
-    /// Whoever demotes a master has its clients' connections broken, this one among them: so it is asked again.
+    /// Reads `INFO replication`, with retries: a demoted master breaks its clients' connections.
     fn info(&self) -> String {
         let ask = |_| {
             let mut connection = redis::Client::open(self.server.url()).ok()?.get_connection().ok()?;
@@ -64,7 +64,7 @@ impl Node {
         (0..3).find_map(ask).expect("the server answers")
     }
 
-    /// Waits until a replica has everything that was written here so far. `WAIT` would wait for what its own connection has written only.
+    /// Waits until a replica has all writes so far. `WAIT` would only cover writes of its own connection.
     pub async fn replicated(&self) {
         let written: u64 = self.replication("master_repl_offset").parse().expect("an offset");
         until("a replica has everything", LONG, || async {
@@ -75,7 +75,7 @@ impl Node {
         .await;
     }
 
-    /// Nothing gets from here to its replicas any more. Clients notice nothing.
+    /// Partitions it from its replicas. Clients are not affected.
     pub async fn cut_off(&self) {
         self.proxy.cut();
         until("its replicas have lost it", LONG, || async { self.replication("connected_slaves") == "0" }).await;
@@ -86,7 +86,7 @@ impl Node {
     }
 }
 
-/// Arguments for servers that talk among themselves.
+/// Returns the arguments of servers that replicate among themselves.
 pub(crate) fn among_others(arguments: &[(&str, &str)]) -> Vec<String> {
     let inner = INNER.to_string();
     let shared = [
@@ -101,12 +101,12 @@ pub(crate) fn among_others(arguments: &[(&str, &str)]) -> Vec<String> {
 
 /// A running cluster.
 pub struct RedisCluster {
-    /// Three masters, and the replica of each, at first.
+    /// Initially three masters, then the replica of each.
     pub nodes: Vec<Node>,
 }
 
 impl RedisCluster {
-    /// Starts one and waits until it serves every slot and every replica has caught up.
+    /// Starts one and waits until it serves every slot and every replica is in sync.
     pub async fn start() -> Self {
         let mut nodes = Vec::new();
         for _ in 0..6 {
@@ -138,7 +138,7 @@ impl RedisCluster {
         self.settled().await;
     }
 
-    /// Waits until every slot is served, as every node sees it, and each master has a replica that has caught up.
+    /// Waits until every node sees every slot served, and each master has a replica in sync.
     pub async fn settled(&self) {
         until("the cluster serves every slot", LONG, || async { self.nodes.iter().all(Self::is_well) }).await;
         let masters = || self.nodes.iter().filter(|node| node.is_master()).collect::<Vec<_>>();
@@ -151,12 +151,12 @@ impl RedisCluster {
         info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
     }
 
-    /// Its address: three of its nodes.
+    /// Its URL, with three of its nodes.
     pub fn address(&self) -> String {
         format!("redis+cluster://{}", self.hosts(","))
     }
 
-    /// The same as a bare list.
+    /// Its nodes as a list separated by `;`.
     pub fn list(&self) -> String {
         self.hosts(";")
     }
@@ -166,21 +166,21 @@ impl RedisCluster {
         hosts.join(between)
     }
 
-    /// Who is master now, by number.
+    /// Returns the numbers of the current masters.
     pub fn masters(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|number| self.nodes[*number].is_master()).collect()
     }
 
-    /// The replica of a master, by number.
+    /// Returns the number of a master's replica.
     pub fn replica_of(&self, master: usize) -> usize {
         let port = self.nodes[master].proxy.port().to_string();
         let follows = |number: &usize| self.nodes[*number].replication("master_port") == port;
         (0..self.nodes.len()).find(follows).expect("a replica follows it")
     }
 
-    /// Has a replica take over from its master in good order: nothing is lost.
+    /// Makes a replica take over from its master with a coordinated failover that loses nothing.
     pub async fn fail_over(&self, replica: usize) {
-        // The others do not vote twice within a while for the same slots: then it is asked again.
+        // Nodes do not vote twice for the same slots within a short time: then retry.
         let has_begun = || async {
             self.nodes[replica].server.ask::<()>("CLUSTER FAILOVER");
             until_blocking(NODE_TIMEOUT, || self.nodes[replica].is_master())
@@ -189,12 +189,12 @@ impl RedisCluster {
         self.settled().await;
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     pub fn slot(&self, key: &str) -> u16 {
         self.nodes[0].server.ask(&format!("CLUSTER KEYSLOT {key}"))
     }
 
-    /// Moves slots from one master to another, with all that is in them, while both serve.
+    /// Moves slots with their keys from one master to another while both serve requests.
     pub fn reshard(&self, from: usize, to: usize, slots: RangeInclusive<u16>) {
         let mut moving = self.moving(from, to);
         for slot in slots {
@@ -204,7 +204,7 @@ impl RedisCluster {
         }
     }
 
-    /// The steps of moving slots, for a test that looks between them.
+    /// Returns the steps of a migration, for a test that checks the state between them.
     pub fn moving(&self, from: usize, to: usize) -> SlotMigration {
         let connection = |number: usize| self.nodes[number].server.connection();
         let others = self.masters().into_iter().filter(|number| *number != from && *number != to);
@@ -230,14 +230,14 @@ pub struct SlotMigration {
 }
 
 impl SlotMigration {
-    /// From now on the source answers ASK to what it does not have.
+    /// Begins the migration: the source replies ASK for keys that it does not have.
     pub fn begin(&mut self, slot: u16) {
         let set = |role: &str, id: &str| cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(role).arg(id).clone();
-        set("IMPORTING", &self.source_id).exec(&mut self.target).expect("the target takes it");
-        set("MIGRATING", &self.target_id).exec(&mut self.source).expect("the source gives it");
+        set("IMPORTING", &self.source_id).exec(&mut self.target).expect("the target imports the slot");
+        set("MIGRATING", &self.target_id).exec(&mut self.source).expect("the source migrates the slot");
     }
 
-    /// Carries up to `most` keys over, and says how many it were.
+    /// Moves up to `most` keys and returns their number.
     pub fn carry(&mut self, slot: u16, most: usize) -> usize {
         let mut list = cmd("CLUSTER");
         list.arg("GETKEYSINSLOT").arg(slot).arg(most);
@@ -250,11 +250,11 @@ impl SlotMigration {
         keys.len()
     }
 
-    /// From now on the target has the slot, and the others know.
+    /// Ends the migration: the target owns the slot, and all masters know it.
     pub fn end(&mut self, slot: u16) {
         let set = cmd("CLUSTER").arg("SETSLOT").arg(slot).arg("NODE").arg(&self.target_id).clone();
         for connection in [&mut self.target, &mut self.source].into_iter().chain(&mut self.others) {
-            set.exec(connection).expect("the slot is given");
+            set.exec(connection).expect("the node accepts the new owner");
         }
     }
 }
@@ -265,9 +265,9 @@ fn arguments(proxy: u16) -> Vec<String> {
         ("cluster-enabled", "yes"),
         ("cluster-port", &bus),
         ("cluster-node-timeout", &timeout),
-        // A replica that was cut off takes over all the same: that is what is tested.
+        // Let a partitioned replica take over: the tests need that.
         ("cluster-replica-validity-factor", "0"),
-        // A master that has given away its last slot stays one.
+        // A master without slots stays a master.
         ("cluster-allow-replica-migration", "no"),
         ("cluster-announce-ip", "127.0.0.1"),
         ("cluster-announce-port", &proxy),

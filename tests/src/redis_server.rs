@@ -1,4 +1,4 @@
-//! A real `redis-server` on a free port in a folder of its own, ended by its own process id.
+//! A real `redis-server` on a free port with its own data folder. It is stopped by its process id.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -25,17 +25,17 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one that keeps nothing.
+    /// Starts one without persistence.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts one with arguments of its own.
+    /// Starts one with additional arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
         Self::start_program(&program(), arguments)
     }
 
-    /// Starts a server of this program.
+    /// Starts one with this program.
     pub fn start_program(program: &str, arguments: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().expect("a temporary folder"), program, arguments)
     }
@@ -43,7 +43,7 @@ impl RedisServer {
     fn start_in(folder: TempDir, program: &str, arguments: &[&str]) -> Self {
         let (program, arguments) =
             (program.to_owned(), arguments.iter().copied().map(str::to_owned).collect::<Vec<_>>());
-        // Another process may get the port between our asking for it and the server's: then another one is taken.
+        // Another process may take the port before the server binds it: then try another one.
         for _ in 0..10 {
             let port = free_port();
             if let Some(child) = spawn(&program, port, &folder, &arguments) {
@@ -60,12 +60,12 @@ impl RedisServer {
         Self::start_in(folder, &program(), &[])
     }
 
-    /// Its clock jumps two days ahead.
+    /// Moves its clock two days ahead.
     pub fn leap(&self) {
         wall_clock::leap(self.folder.path());
     }
 
-    /// Starts one on this port, unless somebody else has it.
+    /// Starts one on this port. Returns `None` if another process uses the port.
     pub fn start_at(port: u16, arguments: &[String]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let program = program();
@@ -73,12 +73,12 @@ impl RedisServer {
         Some(Self { program, child, port, folder, arguments: arguments.to_vec() })
     }
 
-    /// Where it keeps its files.
+    /// Its data folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Its address.
+    /// Its URL.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -88,33 +88,33 @@ impl RedisServer {
         self.port
     }
 
-    /// Kills it, as a crash would.
+    /// Kills it with SIGKILL, like a crash.
     pub fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("the server can be killed");
     }
 
-    /// Whether it runs no more.
+    /// Returns true if it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("its own child").is_some()
     }
 
-    /// Starts it again where it was.
+    /// Starts it again on the same port and data folder.
     pub fn restart(&mut self) {
         self.child = spawn(&self.program, self.port, &self.folder, &self.arguments).expect("redis-server starts again");
     }
 
-    /// Starts a server of another program where it was.
+    /// Starts it again with another program, on the same port and data folder.
     pub fn replace(&mut self, program: &str) {
         self.program = program.to_owned();
         self.restart();
     }
 
-    /// Stops it from running, with its connections open.
+    /// Pauses it with SIGSTOP; its connections stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it run again.
+    /// Resumes it with SIGCONT.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -124,13 +124,13 @@ impl RedisServer {
         kill_process(id, signal).expect("the server can be signalled");
     }
 
-    /// A connection of the test's own.
+    /// Opens a new connection.
     pub fn connection(&self) -> Connection {
         let client = redis::Client::open(self.url()).expect("its own address");
         client.get_connection().expect("the server answers")
     }
 
-    /// Sends a command, words separated by blanks.
+    /// Sends a command, with arguments separated by blanks, and returns the reply.
     pub fn ask<T: FromRedisValue>(&self, command: &str) -> T {
         let mut words = command.split(' ');
         let mut ask = Cmd::new();
@@ -140,7 +140,7 @@ impl RedisServer {
         ask.query(&mut self.connection()).expect("the server answers")
     }
 
-    /// The commands by which this server compares and changes a key.
+    /// Returns the commands for compare-and-swap and compare-and-delete that this server supports.
     pub fn compare_commands(&self) -> CompareCommands {
         let mut connection = self.connection();
         let mut answers = |words: &str| {
@@ -150,7 +150,7 @@ impl RedisServer {
             });
             command.query::<Value>(&mut connection)
         };
-        // On a node of a cluster, a key that has its place there.
+        // On a cluster node, find a key in one of its slots.
         let names = (0..1_000).map(|number| format!("nothing:{number}"));
         let is_here = |name: &String| answers(&format!("GET {name}")).is_ok();
         let name = { names }.find(is_here).expect("a node has slots");
@@ -160,17 +160,17 @@ impl RedisServer {
         CompareCommands { swap, remove: remove.and_then(|words| words.split(' ').next()).unwrap_or("EVALSHA") }
     }
 
-    /// Every key there is.
+    /// Returns every key.
     pub fn keys(&self) -> Vec<String> {
         self.ask("KEYS *")
     }
 
-    /// Begins to write down every command that the server is sent.
+    /// Starts recording every command that the server receives.
     pub fn monitor(&self) -> Monitor {
         Monitor::start(self.port)
     }
 
-    /// Begins to count the commands that the server is sent, without keeping them.
+    /// Starts counting the commands that the server receives, without recording them.
     pub fn count_commands(&self) -> CommandCount {
         CommandCount::start(self.port)
     }
@@ -184,7 +184,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// The commands by which a server compares and changes a key.
+/// The commands for compare-and-swap and compare-and-delete of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct CompareCommands {
     /// Compare and set: `SET`, or `EVALSHA` for a script.
@@ -194,13 +194,13 @@ pub struct CompareCommands {
 }
 
 impl CompareCommands {
-    /// A word that stands in every compare-and-set, and in no insert.
+    /// Returns a word that occurs in every compare-and-set and in no insert.
     pub fn swap_word(self) -> &'static str {
         if self.swap == "SET" { "IFEQ" } else { self.swap }
     }
 }
 
-/// Every command that a server is sent, as `MONITOR` shows it.
+/// Records every command that a server receives, by `MONITOR`.
 pub struct Monitor {
     lines: Arc<Mutex<Vec<String>>>,
     port: u16,
@@ -214,8 +214,8 @@ impl Monitor {
         Self { lines, port }
     }
 
-    /// The commands so far that a client has sent, without those that a script ran. Everything that was sent before
-    /// this call is in it.
+    /// Returns the commands that clients have sent so far, without those that a script ran. Includes every command that was
+    /// sent before this call.
     pub fn commands(&self) -> Vec<String> {
         let mark = uuid::Uuid::new_v4().to_string();
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server answers");
@@ -227,12 +227,12 @@ impl Monitor {
             commands = lines[..end.unwrap_or(0)].iter().filter(|line| is_sent(line)).cloned().collect();
             end.is_some()
         });
-        assert!(is_shown, "MONITOR shows nothing more");
+        assert!(is_shown, "MONITOR does not show the mark");
         commands.into_iter().map(|line| line.split_once("] ").map_or(line.clone(), |(_, text)| text.into())).collect()
     }
 }
 
-/// How many commands a server is sent, for runs that are too long to keep every line of `MONITOR`.
+/// Counts the commands that a server receives, for tests too long to record every line of `MONITOR`.
 pub struct CommandCount(Arc<AtomicUsize>);
 
 impl CommandCount {
@@ -246,13 +246,13 @@ impl CommandCount {
         Self(count)
     }
 
-    /// The commands so far that clients have sent about records, without those that a script ran.
+    /// Returns the number of commands on records that clients have sent so far, without those that a script ran.
     pub fn so_far(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// Hands on every line of `MONITOR`, in a thread that ends with the server.
+/// Calls `each` for every line of `MONITOR`, in a thread that ends with the server.
 fn watch(port: u16, mut each: impl FnMut(String) + Send + 'static) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the server answers");
     stream.write_all(b"MONITOR\r\n").expect("the server listens");
@@ -263,8 +263,8 @@ fn watch(port: u16, mut each: impl FnMut(String) + Send + 'static) {
     std::thread::spawn(move || reader.lines().map_while(Result::ok).for_each(&mut each));
 }
 
-/// Whether a line shows a command that a client has sent, and not a script's, nor one of our own marks, nor what is said
-/// when a connection is made or tried out, nor the questions in which epoch of the server this is and whether it evicts.
+/// Returns true if a line shows a command that a client has sent. Excludes commands of scripts, the monitor's own marks, the
+/// handshake and probes of a connection, and the checks of the epoch and of the eviction policy.
 fn is_sent(line: &str) -> bool {
     const OTHERS: [&str; 8] = [
         " lua] ",
@@ -279,21 +279,21 @@ fn is_sent(line: &str) -> bool {
     !OTHERS.iter().any(|other| line.contains(other))
 }
 
-/// The server that the tests start: `redis-server`, or the one that `REDIS_SERVER` names (`make test-servers` names one after the
-/// other).
+/// Returns the program that the tests start: `redis-server`, or the value of `REDIS_SERVER` (`make test-servers` sets it to one
+/// server after the other).
 #[expect(clippy::disallowed_methods, reason = "it is no setting of the guard")]
 pub fn program() -> String {
     std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-/// A server that `make setup` downloads.
+/// Returns the path of a server that `make setup` downloads.
 pub fn native_program(name: &str) -> String {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/servers").join(name).join("redis-server");
     assert!(program.exists(), "{name} is missing; download it with: make setup");
     program.to_str().expect("a path of characters").to_owned()
 }
 
-/// A port that nobody listens on at the moment.
+/// Returns a port on which no process listens at the moment.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its own address").port()

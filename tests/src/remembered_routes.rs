@@ -1,4 +1,4 @@
-//! The part of the shop that remembers the answers to its tokens.
+//! Routes of the shop with remembered tokens.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::shop::panics;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// The shop's routes that remember.
+/// The shop's routes with remembered tokens.
 pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let guard = guard.clone();
     move |config| {
         let rules = || KeyRules::retryable().lease(LEASE).expect("a lease of 100 ms or more");
         let waiting = |rules| Protect::token(&guard, SubjectFrom::anonymous()).remember_by(rules);
-        // A duplicate is told at once what is on record.
+        // A duplicate does not wait: it receives the current state.
         let remember = |rules| waiting(rules).wait(Duration::ZERO);
         let resource = |path: &str, protect| web::resource(format!("/remembered{path}")).wrap(protect);
         let protect = |path: &str, protect| resource(path, protect).route(web::post().to(purchase));

@@ -14,7 +14,7 @@ impl ReservedPort {
     pub fn new() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         // A server that reuses addresses, as Rust's do, may listen on it.
-        socket.set_reuse_address(true).expect("a socket of its own");
+        socket.set_reuse_address(true).expect("an open socket");
         socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
         Self { socket }
     }
@@ -25,7 +25,7 @@ impl ReservedPort {
         address.as_socket().expect("an address of IPv4").to_string()
     }
 
-    /// The same as a URL.
+    /// The address as a URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }

@@ -1,5 +1,5 @@
-//! A master with two replicas, watched by three Sentinels, all real processes. Every server is behind a proxy, and the
-//! servers and Sentinels call from [`INNER`]: cut that, and clients are all that still reaches a server.
+//! A master with two replicas, monitored by three Sentinels, all real processes. Every server is behind a proxy, and the
+//! servers and Sentinels connect from [`INNER`]: when a proxy cuts that address, only clients still reach the server.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -18,23 +18,23 @@ use crate::polling::{until, until_blocking};
 use crate::redis_cluster::{Node, among_others};
 use crate::redis_server::{free_port, program};
 
-/// What the master is called.
+/// Name of the master in Sentinel.
 pub const NAME: &str = "shop";
-/// How long a server is silent before a Sentinel takes it for dead. After each failover a Sentinel connects anew, and tries
-/// that once a second: with much less, it would take the new master for dead as well.
+/// Time without a response after which a Sentinel considers a server down. After each failover a Sentinel reconnects, with one
+/// try a second: with a much shorter time, it would consider the new master down as well.
 const DOWN_AFTER: Duration = Duration::from_millis(2_000);
 const LONG: Duration = Duration::from_secs(30);
 
 /// Three servers and their Sentinels.
 pub struct Sentinels {
-    /// A master and two replicas, at first in this order.
+    /// Initially a master, then two replicas.
     pub nodes: Vec<Node>,
-    /// Who watches them.
+    /// The Sentinels that monitor them.
     pub sentinels: Vec<Sentinel>,
 }
 
 impl Sentinels {
-    /// Starts all of it, and waits until the Sentinels know the servers and each other.
+    /// Starts all processes and waits until the Sentinels know the servers and each other.
     pub async fn start() -> Self {
         let mut nodes = Vec::new();
         for _ in 0..3 {
@@ -47,7 +47,7 @@ impl Sentinels {
         all
     }
 
-    /// Has all others follow this one, and waits until they have everything.
+    /// Makes all other servers replicas of this one and waits until they are in sync.
     pub async fn follow(&self, master: usize) {
         for (number, node) in self.nodes.iter().enumerate().filter(|(number, _)| *number != master) {
             if node.is_master() || node.replication("master_port") != self.nodes[master].proxy.port().to_string() {
@@ -59,13 +59,13 @@ impl Sentinels {
         until("all follow", LONG, || async { self.nodes[master].followers() == self.nodes.len() - 1 }).await;
     }
 
-    /// Its address.
+    /// Its URL.
     pub fn address(&self) -> String {
         let hosts: Vec<_> = self.sentinels.iter().map(Sentinel::host).collect();
         format!("redis+sentinel://{}/{NAME}", hosts.join(","))
     }
 
-    /// The server that all Sentinels that run name, once they agree on another than this one.
+    /// Waits until all running Sentinels agree on a master other than `former`, and returns it.
     pub async fn promoted_after(&self, former: usize) -> usize {
         let port = self.nodes[former].proxy.port();
         let promoted = Cell::new(None);
@@ -79,13 +79,13 @@ impl Sentinels {
         number.expect("it is one of them")
     }
 
-    /// The server that the first Sentinel names.
+    /// Returns the master that the first Sentinel names.
     pub fn master(&self) -> usize {
         let port = self.sentinels[0].named();
         self.nodes.iter().position(|node| Some(node.proxy.port()) == port).expect("it is one of them")
     }
 
-    /// Has the first Sentinel promote a replica, and waits until all agree.
+    /// Makes the first Sentinel start a failover and waits until all agree on the new master.
     pub async fn fail_over(&self) -> usize {
         let former = self.master();
         let ask = || async { self.sentinels[0].ask::<()>(&["SENTINEL", "FAILOVER", NAME]).is_ok() };
@@ -116,7 +116,7 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    /// Starts one that watches this master, and would need `quorum` of its kind to replace it.
+    /// Starts one that monitors this master with this quorum.
     pub fn start(master: u16, quorum: usize) -> Self {
         for _ in 0..10 {
             let (port, folder) = (free_port(), tempfile::tempdir().expect("a temporary folder"));
@@ -139,15 +139,15 @@ impl Sentinel {
         panic!("no Sentinel starts");
     }
 
-    /// Where it is.
+    /// Its host and port.
     pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Asks it.
+    /// Sends a command and returns the reply.
     ///
     /// # Errors
-    /// If it does not answer, or refuses.
+    /// If it does not reply, or replies with an error.
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         let client = redis::Client::open(format!("redis://{}", self.host()))?;
         let mut connection = client.get_connection_with_timeout(Duration::from_secs(1))?;
@@ -158,19 +158,19 @@ impl Sentinel {
         command.query(&mut connection)
     }
 
-    /// The port of whom it takes for the master.
+    /// Returns the port of the server that it considers the master.
     pub fn named(&self) -> Option<u16> {
         let (_, port) = self.ask::<(String, String)>(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]).ok()?;
         port.parse().ok()
     }
 
-    /// Stops it from running, with its connections open.
+    /// Pauses it with SIGSTOP; its connections stay open.
     pub fn freeze(&self) {
         self.is_frozen.store(true, Ordering::Relaxed);
         kill_process(Pid::from_child(&self.child), Signal::STOP).expect("it can be signalled");
     }
 
-    /// Lets it run again.
+    /// Resumes it with SIGCONT.
     pub fn thaw(&self) {
         self.is_frozen.store(false, Ordering::Relaxed);
         kill_process(Pid::from_child(&self.child), Signal::CONT).expect("it can be signalled");
@@ -185,7 +185,7 @@ impl Sentinel {
         others == 2 && self.sees_all() && self.ask::<String>(&["SENTINEL", "CKQUORUM", NAME]).is_ok()
     }
 
-    /// Whether it knows two replicas and holds neither of them for dead.
+    /// Returns true if it knows two replicas and considers neither of them down.
     fn sees_all(&self) -> bool {
         let replicas = self.ask::<Vec<std::collections::HashMap<String, String>>>(&["SENTINEL", "REPLICAS", NAME]);
         replicas.is_ok_and(|all| {
@@ -206,14 +206,14 @@ impl Drop for Sentinel {
 fn settings(port: u16, folder: &Path, master: u16, quorum: usize) -> String {
     let mut text = format!("port {port}\nbind 127.0.0.1\nbind-source-addr {INNER}\ndir {}\n", folder.display());
     let after = DOWN_AFTER.as_millis();
-    // What it tells others of itself is not where it calls from.
+    // Announce the address that it listens on, not the one that it connects from.
     write!(
         text,
         "sentinel announce-ip 127.0.0.1\nsentinel announce-port {port}\nsentinel monitor {NAME} 127.0.0.1 {master} \
          {quorum}\nsentinel down-after-milliseconds {NAME} {after}\nsentinel failover-timeout {NAME} 3000\nsentinel \
          parallel-syncs {NAME} 2\n"
     )
-    .expect("a text can be written to");
+    .expect("writing to a string succeeds");
     text
 }
 

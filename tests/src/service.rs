@@ -1,4 +1,4 @@
-//! The service: the real `onceward` binary, on a free port, ended by its own process id.
+//! The service: the real `onceward` binary on a free port. It is stopped by its process id.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -14,8 +14,8 @@ use crate::peer::resident;
 use crate::polling::until_blocking;
 use crate::redis_server::free_port;
 
-/// What cargo tells a test of its own package. A crate whose build goes by such variables would be built anew, with all that
-/// stands on it, each time that it is built from here and then from elsewhere.
+/// Variables that cargo sets for tests of this package. With them, crates whose build depends on such variables would be rebuilt,
+/// with all their dependents, each time a build alternates between here and elsewhere.
 const OURS: [&str; 7] = [
     "CARGO_MANIFEST_DIR",
     "CARGO_MANIFEST_LINKS",
@@ -26,14 +26,14 @@ const OURS: [&str; 7] = [
     "CARGO_PKG_VERSION_PRE",
 ];
 
-/// The path of the binary, which is built if it is not current.
+/// Returns the path of the binary, after building it if it is out of date.
 pub fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let here = std::env::current_exe().expect("this program has a path");
         let folder = here.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps").to_owned();
-        // The features of `cargo test --workspace --all-features`, with which the dependencies are compiled already. A test of the
-        // service's own package brings its binary along.
+        // The features of `cargo test --workspace --all-features`, so that dependencies are compiled already. Building a test of the
+        // service's package also builds its binary.
         let mut build = Command::new(env!("CARGO"));
         build.args([
             "test",
@@ -56,19 +56,19 @@ pub fn program() -> &'static PathBuf {
     })
 }
 
-/// A command of it, with nothing of this process's settings in its environment.
+/// Returns a command of the binary with these arguments.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-/// Runs it until it ends by itself.
+/// Runs the binary until it exits.
 pub fn run(arguments: &[&str]) -> Output {
     command(arguments).output().expect("onceward runs")
 }
 
-/// Runs it with this on its input.
+/// Runs the binary with this standard input.
 pub fn run_with(arguments: &[&str], input: &str) -> Output {
     let mut child = command(arguments)
         .stdin(Stdio::piped())
@@ -76,7 +76,7 @@ pub fn run_with(arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("onceward runs");
-    // Dropped at once, which is the end of the input; whoever does not read it may have gone.
+    // Dropping the pipe ends the input. A process that does not read it may have exited already.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     child.wait_with_output().expect("onceward ends")
 }
@@ -85,18 +85,18 @@ pub fn run_with(arguments: &[&str], input: &str) -> Output {
 pub struct OncewardServer {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
 }
 
 impl OncewardServer {
-    /// Starts one on a free port, with these arguments beside that. It logs JSON lines, one for each response among them.
+    /// Starts one on a free port with these additional arguments. It logs JSON lines, including one for each response.
     pub fn start(arguments: &[&str]) -> Self {
         let always = ["--listen", "127.0.0.1:0", "--log", "json", "--request-log", "all"];
         Self::spawn(command(&[&always[..], arguments].concat()))
     }
 
-    /// Starts this command, which has to log JSON lines, and waits until it listens.
+    /// Starts this command, which must log JSON lines, and waits until it listens.
     pub fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("onceward starts");
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -123,12 +123,12 @@ impl OncewardServer {
         self.announced("address")
     }
 
-    /// Where it is for whoever runs it, with `--admin-listen`.
+    /// URL of its admin listener, with `--admin-listen`.
     pub fn admin(&self) -> String {
         self.announced("admin").expect("it was started with --admin-listen")
     }
 
-    /// An address that it has told when it began to listen.
+    /// Returns an address from the log line `listening`.
     fn announced(&self, field: &str) -> Option<String> {
         self.log().iter().find_map(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
@@ -136,33 +136,33 @@ impl OncewardServer {
         })
     }
 
-    /// Everything it has said so far, on both outputs.
+    /// Returns all lines so far of standard output and standard error.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().expect("no writer panics").clone()
     }
 
-    /// How many bytes of memory it uses.
+    /// Its resident memory in bytes.
     pub fn memory(&self) -> u64 {
         resident(&self.child)
     }
 
-    /// The lines of its log that say this, as JSON.
+    /// Returns the log lines whose message contains this text.
     pub fn lines(&self, message: &str) -> Vec<Value> {
         let lines = self.log().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
         lines.filter(|line| line["message"].as_str().is_some_and(|said| said.contains(message))).collect()
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Stops it from running, with its connections open.
+    /// Pauses it with SIGSTOP; its connections stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it run again.
+    /// Resumes it with SIGCONT.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -171,7 +171,7 @@ impl OncewardServer {
         kill_process(Pid::from_child(&self.child), signal).expect("it can be signalled");
     }
 
-    /// Its exit code, once it has ended.
+    /// Returns its exit code once it has ended.
     pub fn ended(&mut self) -> Option<i32> {
         let status = self.child.try_wait().expect("its own child")?;
         Some(status.code().unwrap_or(-1))
@@ -186,15 +186,15 @@ impl Drop for OncewardServer {
     }
 }
 
-/// A running service that may log as it likes, or nothing: its output goes elsewhere.
+/// A running service whose output goes elsewhere, in any log format.
 pub struct ServiceProcess {
     child: Child,
-    /// Where it is.
+    /// Its URL.
     pub url: String,
 }
 
 impl ServiceProcess {
-    /// Starts one on a free port, with these arguments and environment variables beside that.
+    /// Starts one on a free port with these additional arguments and environment variables.
     pub fn start(arguments: &[&str], variables: &[(String, String)], out: Stdio, err: Stdio) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
         let mut command = command(&[&["--listen", &address], arguments].concat());

@@ -1,4 +1,4 @@
-//! The application under test: a shop whose handlers do what the request tells them to, and write it to the ledger.
+//! The application under test: a shop whose handlers behave as the request headers say and record each run in the ledger.
 
 use std::io;
 use std::net::TcpListener;
@@ -18,26 +18,26 @@ use onceward::store::Store;
 use crate::ledger::Ledger;
 use crate::{browser_pages, interval_routes, key_routes, remembered_routes};
 
-/// Names the order for the ledger.
+/// Request header: the order to record in the ledger.
 pub const ORDER: &str = "x-order";
-/// The status that the handler answers with.
+/// Request header: the status of the handler's response.
 pub const STATUS: &str = "x-status";
-/// What the handler says of the effect itself.
+/// Request header: the effect that the handler marks.
 pub const EFFECT: &str = "x-effect";
-/// How many milliseconds the handler takes.
+/// Request header: milliseconds that the handler takes.
 pub const TAKES: &str = "x-takes";
-/// Who is asking.
+/// Request header: the subject of the request.
 pub const USER: &str = "x-user";
 
-/// A server in a thread of its own.
+/// A server in its own thread.
 pub struct TestServer {
-    /// Where it is.
+    /// Its URL.
     pub url: String,
     handle: ServerHandle,
 }
 
 impl TestServer {
-    /// Runs what `server` makes of a listener.
+    /// Runs the server that `server` builds on a listener.
     pub fn run(server: impl FnOnce(TcpListener) -> io::Result<Server> + Send + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("its own address"));
@@ -45,8 +45,8 @@ impl TestServer {
         std::thread::spawn(move || {
             actix_web::rt::System::new().block_on(async move {
                 let server = server(listener).expect("the server starts");
-                tell.send(server.handle()).expect("the test waits for it");
-                server.await.expect("the server ends well");
+                tell.send(server.handle()).expect("the test waits for the handle");
+                server.await.expect("the server ends without an error");
             });
         });
         Self { url, handle: told.recv().expect("the server starts") }
@@ -63,7 +63,7 @@ impl Drop for TestServer {
 pub struct Shop {
     /// Its guard.
     pub guard: Guard,
-    /// What its handlers did.
+    /// The ledger of its handlers.
     pub ledger: Ledger,
     served: TestServer,
 }
@@ -85,7 +85,7 @@ impl Shop {
         Self { guard, ledger, served }
     }
 
-    /// Where it is.
+    /// Its URL.
     pub fn url(&self) -> &str {
         &self.served.url
     }
@@ -94,7 +94,7 @@ impl Shop {
 /// The shop's routes.
 pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let (guard, ledger) = (guard.clone(), ledger.clone());
-    // They have a memory store of their own, which all workers share.
+    // The pages have their own memory store, which all workers share.
     let pages = browser_pages::routes(&guard);
     move |config| {
         let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
@@ -121,7 +121,7 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
             .service(protect(
                 "/judged",
                 Protect::token(&guard, anyone()).judge(|head| {
-                    // An application that answers 200 to everything and says in a header how it went.
+                    // An application that always responds with 200 and reports failures in a header.
                     head.headers().contains_key("x-failed").then_some(Effect::NotApplied)
                 }),
             ))
@@ -138,7 +138,7 @@ pub fn routes(guard: &Guard, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + C
     }
 }
 
-/// A header's text.
+/// Returns the value of a header.
 pub fn header<'a>(request: &'a HttpRequest, name: &str) -> Option<&'a str> {
     request.headers().get(name)?.to_str().ok()
 }
@@ -147,7 +147,7 @@ fn number(request: &HttpRequest, name: &str) -> Option<u64> {
     header(request, name)?.parse().ok()
 }
 
-/// Takes its time, writes the order down, and answers as told.
+/// Takes [`TAKES`], records the order, and responds as the headers say.
 pub async fn order(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Bytes) -> HttpResponse {
     if let Some(millis) = number(&request, TAKES) {
         ledger.record("begun");
@@ -168,13 +168,13 @@ pub async fn order(request: HttpRequest, ledger: web::Data<Ledger>, body: web::B
     }
 }
 
-/// Writes the order down and panics.
+/// Records the order and panics.
 pub async fn panics(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
     ledger.record(header(&request, ORDER).unwrap_or("order"));
-    panic!("a handler that panics, as this test wants")
+    panic!("the handler panics on purpose")
 }
 
-/// Begins before its body is there.
+/// Begins before its body has arrived.
 async fn streamed(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Payload) -> HttpResponse {
     ledger.record("begun");
     match body.to_bytes_limited(1024).await {
@@ -184,13 +184,13 @@ async fn streamed(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Pa
     HttpResponse::Ok().finish()
 }
 
-/// Sends back every byte, as it comes.
+/// Streams the body back.
 async fn echo(body: web::Payload) -> HttpResponse {
     HttpResponse::Ok().streaming(body)
 }
 
-/// Blocks its thread.
-#[expect(clippy::disallowed_methods, reason = "a handler that blocks its thread is what is tested")]
+/// Blocks its worker thread for [`TAKES`].
+#[expect(clippy::disallowed_methods, reason = "the tests need a handler that blocks its thread")]
 pub async fn block(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
     ledger.record("blocking");
     std::thread::sleep(Duration::from_millis(number(&request, TAKES).unwrap_or(0)));

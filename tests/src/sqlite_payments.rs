@@ -1,14 +1,14 @@
-//! A business in a file: each payment is a row of a ledger. Nothing of Onceward is in it.
+//! Payments in a SQLite file: each payment adds a row to a ledger. The table is independent of Onceward.
 
 use onceward::store::Memory;
 use onceward::transaction::TxHandle;
 use onceward::{Guard, Intent, Key, KeyRules, RunError, RunOutcome, Subject};
 use sqlx::{Sqlite, SqlitePool};
 
-/// Its table.
+/// The table.
 pub const TABLE: &str = "CREATE TABLE ledger (payment TEXT NOT NULL)";
 
-/// Pays under a key that is the payment's name, and waits for a step before and behind each statement of the work.
+/// Pays under a key that is the payment's name, and calls `step` before and after the statement of the work.
 pub async fn pay_step_by_step(
     pool: &SqlitePool,
     payment: &str,
@@ -26,7 +26,7 @@ pub async fn pay_step_by_step(
     Guard::new(Memory::new()).transact(pool, &KeyRules::retryable(), &intent, work).await
 }
 
-/// How many payments the ledger has, how many of them differ, and how many are on record.
+/// Returns the number of payments in the ledger, of distinct payments, and of stored records.
 pub async fn figures(pool: &SqlitePool) -> [i64; 3] {
     let figures = "SELECT count(*), count(DISTINCT payment), (SELECT count(*) FROM onceward_records) FROM ledger";
     let figures: (i64, i64, i64) = sqlx::query_as(figures).fetch_one(pool).await.expect("the tables are there");

@@ -1,4 +1,4 @@
-//! A TCP proxy that stops at the n-th message, so that something can be killed exactly there.
+//! A TCP proxy that stops at the n-th message, so that a test can kill a process exactly there.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,24 +9,24 @@ use tokio::sync::watch;
 
 use crate::polling::until;
 
-/// On which side of a message it stops.
+/// The side of a message on which the proxy stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// The request has not arrived.
     Before,
-    /// It has been carried out, and its answer has not arrived.
+    /// The request was executed, and its reply has not arrived.
     After,
 }
 
-/// Whether the proxy has stopped, and if not, when it will.
+/// The state of the proxy: stopped, or the number of messages until then.
 #[derive(Debug, Clone, Copy, Default)]
 struct StopState {
-    /// How many messages pass before it stops.
+    /// Number of messages that pass before it stops.
     left: Option<(usize, Stop)>,
     is_stopped: bool,
 }
 
-/// A proxy before one server.
+/// A proxy in front of one server.
 pub struct StoppingProxy {
     port: u16,
     gate: Arc<Mutex<StopState>>,
@@ -34,7 +34,7 @@ pub struct StoppingProxy {
 }
 
 impl StoppingProxy {
-    /// Listens before the server on this port.
+    /// Starts a proxy in front of the server on this port.
     pub async fn before(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
         let own = listener.local_addr().expect("its own address").port();
@@ -62,28 +62,27 @@ impl StoppingProxy {
 
     /// Lets this many messages of a client pass, and stops at the next.
     pub fn stop_after(&self, messages: usize, stop: Stop) {
-        *self.gate.lock().expect("nobody panics with it") =
-            StopState { left: Some((messages, stop)), is_stopped: false };
+        *self.gate.lock().expect("lock not poisoned") = StopState { left: Some((messages, stop)), is_stopped: false };
     }
 
-    /// Whether it has stopped.
+    /// Returns true if it has stopped.
     pub fn is_stopped(&self) -> bool {
-        self.gate.lock().expect("nobody panics with it").is_stopped
+        self.gate.lock().expect("lock not poisoned").is_stopped
     }
 
-    /// Waits until it has stopped, or something else is so.
+    /// Waits until it has stopped, or until `is_over` returns true.
     pub async fn stopped_or(&self, is_over: impl Fn() -> bool) {
         until("the proxy stops", Duration::from_secs(20), async || self.is_stopped() || is_over()).await;
     }
 
     /// Cuts every connection, and lets everything pass from now on.
     pub fn cut(&self) {
-        *self.gate.lock().expect("nobody panics with it") = StopState::default();
+        *self.gate.lock().expect("lock not poisoned") = StopState::default();
         self.cut.send_modify(|cuts| *cuts += 1);
     }
 }
 
-/// Carries bytes to and fro until one side ends.
+/// Relays bytes in both directions until one side closes.
 async fn carry(mut client: TcpStream, port: u16, gate: Arc<Mutex<StopState>>) -> Option<()> {
     let mut server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let (mut asked, mut answered) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
@@ -97,7 +96,7 @@ async fn carry(mut client: TcpStream, port: u16, gate: Arc<Mutex<StopState>>) ->
                 }
                 server.write_all(request).await.ok()?;
                 if stop == Some(Stop::After) {
-                    // Once the answer is here, the request has been carried out.
+                    // The reply proves that the request was executed.
                     let _ = server.read(&mut answered).await.ok()?;
                     halt(&gate).await;
                 }
@@ -110,9 +109,9 @@ async fn carry(mut client: TcpStream, port: u16, gate: Arc<Mutex<StopState>>) ->
     }
 }
 
-/// Counts a message, and says whether it is the one.
+/// Counts a message. Returns the side to stop on if it is the n-th one.
 fn pass(gate: &Mutex<StopState>) -> Option<Stop> {
-    let mut gate = gate.lock().expect("nobody panics with it");
+    let mut gate = gate.lock().expect("lock not poisoned");
     match gate.left {
         Some((0, stop)) => {
             gate.left = None;
@@ -126,8 +125,8 @@ fn pass(gate: &Mutex<StopState>) -> Option<Stop> {
     }
 }
 
-/// Stays here until it is cut.
+/// Stops until the connection is cut.
 async fn halt(gate: &Mutex<StopState>) {
-    gate.lock().expect("nobody panics with it").is_stopped = true;
+    gate.lock().expect("lock not poisoned").is_stopped = true;
     std::future::pending().await
 }

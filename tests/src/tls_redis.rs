@@ -1,4 +1,4 @@
-//! A real `redis-server` that speaks TLS, with a certificate from an authority of its own.
+//! A real `redis-server` with TLS and a certificate from its own authority.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct TlsRedis {
 }
 
 impl TlsRedis {
-    /// Starts one, with arguments of its own.
+    /// Starts one with additional arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
         let authority = Authority::new();
         for _ in 0..10 {
@@ -34,12 +34,12 @@ impl TlsRedis {
         panic!("redis-server with TLS does not start");
     }
 
-    /// Its address, after `rediss://` and before the database.
+    /// Its host and port.
     pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The certificate of the authority that vouches for it.
+    /// Path of its authority's certificate.
     pub fn authority(&self) -> PathBuf {
         self.authority.certificate()
     }
@@ -52,13 +52,13 @@ impl Drop for TlsRedis {
     }
 }
 
-/// An authority, with a certificate it has given to a server on this machine.
+/// A certificate authority, with a certificate for a server on localhost.
 pub struct Authority {
     folder: TempDir,
 }
 
 impl Authority {
-    /// A new one, unknown to everybody else.
+    /// Creates an authority that no other process trusts.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::write(folder.path().join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1").expect("a file");
@@ -71,7 +71,7 @@ impl Authority {
         Self { folder }
     }
 
-    /// Its own certificate, for whoever trusts it.
+    /// Path of its own certificate, for clients that trust it.
     pub fn certificate(&self) -> PathBuf {
         self.folder.path().join("ca.crt")
     }

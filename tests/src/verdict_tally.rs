@@ -1,4 +1,4 @@
-//! What callers were told of each token, counted with nothing of Onceward in it.
+//! Counts the outcomes of each token, independently of Onceward.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use onceward::store::StoreError;
 use onceward::{Attempt, Guard, Intent, Policy, Subject, TokenRules, Verdict};
 use onceward_api::Code;
 
-/// How long an answer is remembered.
+/// Retention of a remembered response.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// How often something is done: a few times in `make test`, and as often as is promised in `make faults`.
+/// Returns the number of repetitions: `few` in `make test`, `promised` in `make faults`.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 pub fn times(few: usize, promised: usize) -> usize {
     if std::env::var_os("FAULTS").is_some() { promised } else { few }
@@ -21,33 +21,33 @@ pub fn times(few: usize, promised: usize) -> usize {
 /// The guard's decision on a token, as the caller received it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenOutcome {
-    /// Go on.
+    /// The caller may run.
     Accepted,
-    /// Somebody has used it.
+    /// The token is used.
     Used,
-    /// It is of an earlier epoch.
+    /// The token is from an earlier epoch.
     Stale,
-    /// Nobody can tell.
+    /// The outcome is unknown.
     Unknown,
-    /// The store was not asked, or did nothing.
+    /// The store did not execute the command.
     NotExecuted,
-    /// Something else.
+    /// Another rejection.
     Other(Code),
 }
 
-/// How a token is presented.
+/// A way to redeem a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Presentation {
-    /// As it is.
+    /// A plain redeem.
     Plain,
-    /// By a try of its own.
+    /// A redeem by a named attempt.
     Attempt(Attempt),
-    /// Where the answer is remembered.
+    /// A redeem that remembers the response.
     Remembered,
 }
 
 impl Presentation {
-    /// One of them, by this number; the attempt is a new one.
+    /// Returns one of the three, by number. An attempt gets a new name.
     pub fn by(number: usize) -> Self {
         match number % 3 {
             0 => Self::Plain,
@@ -57,12 +57,12 @@ impl Presentation {
     }
 }
 
-/// Redeems a plain token and settles it as done.
+/// Redeems a token plainly and completes the run.
 pub async fn redeem(guard: &Guard, token: &str) -> TokenOutcome {
     present(guard, token, &Presentation::Plain).await
 }
 
-/// Presents a token and settles it as done.
+/// Redeems a token and completes the run.
 pub async fn present(guard: &Guard, token: &str, how: &Presentation) -> TokenOutcome {
     let intent = Intent::new("a", Subject::anonymous()).credential(token);
     match how {
@@ -75,7 +75,7 @@ pub async fn present(guard: &Guard, token: &str, how: &Presentation) -> TokenOut
 async fn decide(guard: &Guard, policy: Policy, intent: Intent<'_>) -> TokenOutcome {
     match guard.check(&policy, &intent).await {
         Ok(Verdict::Run(pass)) => {
-            // A plain token is spent by now; what could not be written down of another is tried on.
+            // A plain token is redeemed by now. For the others, the guard retries in the background if this fails.
             let _ = pass.complete(None).await;
             TokenOutcome::Accepted
         }
@@ -84,37 +84,37 @@ async fn decide(guard: &Guard, policy: Policy, intent: Intent<'_>) -> TokenOutco
             Code::TokenStale => TokenOutcome::Stale,
             other => TokenOutcome::Other(other),
         },
-        Ok(verdict) => panic!("a token is not answered with {verdict:?}"),
+        Ok(verdict) => panic!("unexpected verdict for a token: {verdict:?}"),
         Err(StoreError::NotExecuted(_)) => TokenOutcome::NotExecuted,
         Err(_) => TokenOutcome::Unknown,
     }
 }
 
-/// What was told of every token.
+/// The outcomes of every token.
 #[derive(Default)]
 pub struct Tally(Mutex<HashMap<String, Vec<TokenOutcome>>>);
 
 impl Tally {
-    /// Writes down what was told of a token, and hands it on.
+    /// Records an outcome of a token and returns it.
     pub fn note(&self, token: &str, told: TokenOutcome) -> TokenOutcome {
-        let mut all = self.0.lock().expect("nobody panics with it");
+        let mut all = self.0.lock().expect("lock not poisoned");
         all.entry(token.to_owned()).or_default().push(told);
         told
     }
 
-    /// How often this was told, of all tokens together.
+    /// Returns the number of times that this outcome was recorded, over all tokens.
     pub fn count(&self, told: TokenOutcome) -> usize {
-        let all = self.0.lock().expect("nobody panics with it");
+        let all = self.0.lock().expect("lock not poisoned");
         all.values().flatten().filter(|each| **each == told).count()
     }
 
-    /// How many tokens were accepted more than once.
+    /// Returns the number of tokens that were accepted more than once.
     pub fn doubles(&self) -> usize {
         self.tokens(|told| count(told, TokenOutcome::Accepted) > 1)
     }
 
-    /// How many tokens were called used although nobody was let through with them, and nobody was left in doubt.
-    pub fn used_by_nobody(&self) -> usize {
+    /// Returns the number of tokens that were reported as used although no caller was accepted and no outcome was unknown.
+    pub fn used_without_acceptance(&self) -> usize {
         let has = |told: &[TokenOutcome], one| count(told, one) > 0;
         self.tokens(|told| {
             has(told, TokenOutcome::Used) && !has(told, TokenOutcome::Accepted) && !has(told, TokenOutcome::Unknown)
@@ -122,14 +122,20 @@ impl Tally {
     }
 
     fn tokens(&self, are: impl Fn(&[TokenOutcome]) -> bool) -> usize {
-        let all = self.0.lock().expect("nobody panics with it");
+        let all = self.0.lock().expect("lock not poisoned");
         all.values().filter(|told| are(told)).count()
     }
 
+    /// Asserts that there are neither doubles nor false duplicates.
+    ///
     /// # Panics
-    /// If a token was accepted twice, or called used without a user.
+    /// If a token was accepted twice, or reported as used without an accepted caller.
     pub fn is_clean(&self) {
-        assert_eq!((self.doubles(), self.used_by_nobody()), (0, 0), "doubles, and used by nobody: {self}");
+        assert_eq!(
+            (self.doubles(), self.used_without_acceptance()),
+            (0, 0),
+            "doubles, and used without an accepted caller: {self}"
+        );
     }
 }
 
@@ -139,7 +145,7 @@ fn count(told: &[TokenOutcome], one: TokenOutcome) -> usize {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = self.0.lock().expect("nobody panics with it");
+        let all = self.0.lock().expect("lock not poisoned");
         let mut sums = HashMap::<TokenOutcome, usize>::new();
         for told in all.values().flatten() {
             *sums.entry(*told).or_default() += 1;

@@ -1,5 +1,5 @@
-/* Moves the wall clock of the process that is started with it, from the moment on in which the file that AHEAD names is there: by as many
-   seconds as the file says, or by two days if it is empty. The steady clocks of the process stay as they are. */
+/* Preloaded library that moves the wall clock of a process once the file named by AHEAD exists: by the number of seconds in the file, or
+   by two days if it is empty. The monotonic clocks stay as they are. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

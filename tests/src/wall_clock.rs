@@ -1,4 +1,4 @@
-//! The wall clock of a process that a test starts: it jumps when the test says so, and the steady clocks of the process do not.
+//! A wall clock that a test can move for a process that it starts. The monotonic clocks of the process stay as they are.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// The library that moves the clock, and the file that says by how much, in one folder.
+/// The library that moves the clock, and the file with the offset, in one folder.
 const NAMES: (&str, &str) = ("ahead.so", "ahead");
 
 /// A wall clock that a test can move.
@@ -25,12 +25,12 @@ impl WallClock {
         Self { folder }
     }
 
-    /// The processes that this command starts go by this clock.
+    /// Makes the process of this command use this clock.
     pub fn set(&self, command: &mut Command) {
         set(self.folder.path(), command);
     }
 
-    /// From now on it is this many seconds ahead of the right time, or behind it if the number is negative.
+    /// Sets the clock this many seconds ahead of the real time, or behind it if the number is negative.
     pub fn jump(&self, seconds: i64) {
         let whole = self.folder.path().join("next");
         fs::write(&whole, seconds.to_string()).expect("the folder can be written");
@@ -44,7 +44,7 @@ impl Default for WallClock {
     }
 }
 
-/// Puts the library into a folder.
+/// Compiles the library in a folder.
 pub(crate) fn compile(folder: &Path) {
     let source = folder.join("wall_clock.c");
     fs::write(&source, include_str!("wall_clock.c")).expect("the folder can be written");
@@ -53,7 +53,7 @@ pub(crate) fn compile(folder: &Path) {
     assert!(compile.status().expect("cc is missing; install it with: apt-get install gcc").success());
 }
 
-/// Has a command use the library in this folder, if there is one.
+/// Makes a command use the library in this folder, if there is one.
 pub(crate) fn set(folder: &Path, command: &mut Command) {
     let library = folder.join(NAMES.0);
     if library.exists() {
@@ -61,7 +61,7 @@ pub(crate) fn set(folder: &Path, command: &mut Command) {
     }
 }
 
-/// Has the clock of the processes in this folder jump two days ahead.
+/// Moves the clock of the processes of this folder two days ahead.
 pub(crate) fn leap(folder: &Path) {
     fs::write(folder.join(NAMES.1), "").expect("the folder can be written");
 }

@@ -1,5 +1,5 @@
-//! A process of the former version, whose programs are in the folder `FORMER`, beside one of this version on one Redis, as during a
-//! rolling restart. `make test-upgrade` builds the former version and runs this, on Redis 7.0 and on servers with native commands.
+//! A process of the former version beside one of this version on one Redis, as during a rolling restart. `make test-upgrade` builds
+//! the former version into the folder `FORMER` and runs these tests on Redis 7.0 and on servers with native commands.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How many tokens and keys each race has.
+/// Number of tokens and keys in each race.
 const MANY: usize = 150;
 
 /// The services of both versions on one Redis.
@@ -41,7 +41,7 @@ impl Versions {
     }
 }
 
-/// A program of the former version.
+/// Returns the path of a program of the former version.
 #[expect(clippy::disallowed_methods, reason = "it is no setting of the guard")]
 fn former(program: &str) -> String {
     let folder =
@@ -49,7 +49,7 @@ fn former(program: &str) -> String {
     format!("{folder}/{program}")
 }
 
-/// The installed server, and those with native commands.
+/// Starts the installed Redis and two servers with native compare commands.
 fn servers() -> [RedisServer; 3] {
     let [redis, valkey] = ["redis-8.10", "valkey-9.0"].map(native_program);
     [RedisServer::start(), RedisServer::start_program(&redis, &[]), RedisServer::start_program(&valkey, &[])]
@@ -59,7 +59,7 @@ fn body(answer: &[u8]) -> Value {
     serde_json::from_slice(answer).unwrap_or_default()
 }
 
-/// Sends these bodies at once, to both versions in turn, and returns what each said.
+/// Sends these bodies concurrently, to both versions in turn, and returns the responses.
 async fn at_once(urls: &[String; 2], path: &'static str, bodies: Vec<Value>) -> Vec<(String, Value)> {
     let mut racers = JoinSet::new();
     for (number, asked) in bodies.into_iter().enumerate() {
@@ -72,7 +72,7 @@ async fn at_once(urls: &[String; 2], path: &'static str, bodies: Vec<Value>) -> 
     racers.join_all().await
 }
 
-/// Tokens of either version are redeemed once, by plain requests, attempts and both, while each version asks for each other's tokens.
+/// Each version redeems tokens of both, by plain requests, by attempts, and by both at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn token_of_either_version_is_redeemed_once_by_both() {
     for redis in servers() {
@@ -95,7 +95,7 @@ async fn race_for_tokens(versions: &Versions) {
         let said = at_once(&urls, "/token/redeem", bodies).await;
         let redeemed: Vec<_> = said.iter().filter(|(said, _)| said == "200 redeemed").collect();
         assert!(said.iter().all(|(said, _)| ["200 redeemed", "409 token_used"].contains(&said.as_str())), "{said:?}");
-        // The same attempt is one redeem, however often it is accepted.
+        // All accepted requests of one attempt are one redeem.
         let mut runs: Vec<_> = redeemed.iter().map(|(_, body)| body["run_id"].to_string()).collect();
         runs.sort();
         runs.dedup();
@@ -105,11 +105,11 @@ async fn race_for_tokens(versions: &Versions) {
         used_early += usize::from(number % 3 == 2 && is_attempt && redeemed.len() < 4);
     }
     println!(
-        "{MANY} tokens, 8 requests each on two versions: redeemed once each; {used_early} attempts were told token_used for a moment"
+        "{MANY} tokens, 8 requests each on two versions: redeemed once each; {used_early} attempts received token_used for a moment"
     );
 }
 
-/// A release of one version is seen by the other.
+/// Each version sees a release by the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn token_released_by_one_version_is_redeemed_by_the_other() {
     let versions = Versions::start(RedisServer::start());
@@ -126,9 +126,9 @@ async fn token_released_by_one_version_is_redeemed_by_the_other() {
     }
 }
 
-/// A key that one version has claimed runs nowhere else; the other version renews, completes and replays it.
+/// A key that one version has claimed does not run on the other, which can renew, complete and replay it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn key_claimed_by_one_version_is_completed_and_replayed_by_the_other() {
+async fn key_claimed_by_one_version_completes_on_the_other() {
     let versions = Versions::start(RedisServer::start());
     let urls = versions.urls();
     for number in 0..MANY / 10 {
@@ -149,9 +149,9 @@ async fn key_claimed_by_one_version_is_completed_and_replayed_by_the_other() {
     }
 }
 
-/// Restarts of either version make no token invalid for the other.
+/// A restart of either version does not invalidate tokens for the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rolling_restart_to_this_version_refuses_no_token() {
+async fn rolling_restart_rejects_no_token() {
     let redis_and_versions = Versions::start(RedisServer::start());
     let urls = redis_and_versions.urls();
     let begun = Instant::now();
@@ -171,11 +171,11 @@ async fn rolling_restart_to_this_version_refuses_no_token() {
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
-/// Remembered runs of this version, half of which are not applied, while the former version is sent the same token on a plain route.
-/// That takes the record out of the store for a moment. Nothing runs twice; a token that could not be given back in that moment stays
-/// claimed, which is what the documentation says.
+/// Remembered runs of this version, half of which are not applied, while the former version receives the same token on a plain route.
+/// The former version removes the record from the store for a moment. Nothing takes effect twice; a token that could not be given back
+/// in that moment stays claimed, as documented.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn remembered_run_beside_plain_redeems_of_the_former_version_takes_effect_once() {
+async fn remembered_run_beside_former_plain_redeems_has_one_effect() {
     for redis in servers() {
         let ledger = Ledger::new();
         let old = Peer::start(&former("peer"), "onceward", &redis.url(), &ledger);
@@ -206,7 +206,7 @@ async fn remembered_run_beside_plain_redeems_of_the_former_version_takes_effect_
             used += usize::from(run.outcome == "token_used" && executed == 0);
         }
         println!(
-            "{MANY} remembered tokens beside the former version: one effect each; {unreleased} not released, {used} told token_used"
+            "{MANY} remembered tokens beside the former version: one effect each; {unreleased} not released, {used} received token_used"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A store that fails in every way a store can, by the dice.
+//! A store with random faults of every kind.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,14 +7,14 @@ use crate::record::Record;
 use crate::store::{Bytes, Compared, Epoch, Memory, Room, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
-/// A store in memory, behind a network that cannot be trusted.
+/// A memory store behind an unreliable network.
 pub(super) struct FaultStore {
     memory: Arc<Memory>,
     dice: Mutex<fastrand::Rng>,
-    /// Of a hundred commands, how many meet with something.
+    /// Percentage of commands that meet a fault.
     faults: Mutex<u8>,
     duplicates: bool,
-    /// What has been sent and has not arrived yet.
+    /// Commands in flight that arrive later.
     late: Mutex<Vec<Command>>,
     flaw: Option<Flaw>,
 }
@@ -22,21 +22,21 @@ pub(super) struct FaultStore {
 /// A rule that this store breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// `insert` says that nothing was there although something was.
+    /// `insert` replaces an existing record and reports that there was none.
     InsertLooksFirst,
-    /// `swap` writes over whatever is there.
+    /// `swap` overwrites any record.
     SwapDoesNotCompare,
-    /// What is swapped to be held lives for a lease only.
+    /// A held record expires after a lease.
     HoldLapses,
-    /// `remove` says that it is done, and does nothing.
+    /// `remove` reports success and does nothing.
     RemoveForgets,
-    /// An answer that was lost is told as somebody else's claim.
+    /// A lost reply is reported as the claim of another caller.
     UnknownIsDuplicate,
-    /// `swap` says that it is done, and does nothing.
+    /// `swap` reports success and does nothing.
     SwapForgetsReply,
-    /// `remove` takes every claim of the same attempt for the one that is meant.
+    /// `remove` deletes any claim of the same attempt.
     RemoveGoesByAttempt,
-    /// `remove` deletes whatever is there, and says that it is done.
+    /// `remove` deletes any record.
     RemoveDoesNotCompare,
 }
 
@@ -53,15 +53,15 @@ enum Answer {
     Compared(Compared),
 }
 
-/// How one command is delivered.
+/// The delivery of one command.
 enum Delivery {
     Fine,
     Rejected,
-    LostOnTheWay,
-    AnswerLost,
-    /// It arrives later, when nobody waits for it any more.
+    RequestLost,
+    ReplyLost,
+    /// It arrives later, when no caller waits for it any more.
     Late,
-    /// It is done, and arrives once more later.
+    /// It is executed, and arrives once more later.
     Twice,
 }
 
@@ -71,12 +71,12 @@ impl FaultStore {
         Self { memory, dice, faults: Mutex::new(faults), duplicates, late: Mutex::default(), flaw }
     }
 
-    /// From now on everything arrives.
+    /// Ends all faults.
     pub(super) fn heal(&self) {
         *self.faults.lock().unwrap() = 0;
     }
 
-    /// Lets one of those arrive that are still under way, and says whether there was one.
+    /// Executes one random late command. Returns true if there was one.
     pub(super) fn deliver(&self) -> bool {
         let late = {
             let mut late = self.late.lock().unwrap();
@@ -88,7 +88,7 @@ impl FaultStore {
         };
         let mut done = Box::pin(self.execute(late));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(done.as_mut().poll(&mut context).is_ready(), "a memory does not wait");
+        assert!(done.as_mut().poll(&mut context).is_ready(), "a memory store does not wait");
         true
     }
 
@@ -96,15 +96,15 @@ impl FaultStore {
         self.wait_a_little().await;
         let answer = match self.draw_delivery() {
             Delivery::Fine => Ok(self.execute(command).await),
-            Delivery::Rejected => Err(StoreError::not_executed("refused")),
-            Delivery::LostOnTheWay => Err(StoreError::unknown("lost on the way")),
-            Delivery::AnswerLost => {
+            Delivery::Rejected => Err(StoreError::not_executed("rejected")),
+            Delivery::RequestLost => Err(StoreError::unknown("the request was lost")),
+            Delivery::ReplyLost => {
                 self.execute(command.clone()).await;
-                Err(StoreError::unknown("the answer was lost"))
+                Err(StoreError::unknown("the reply was lost"))
             }
             Delivery::Late => {
                 self.late.lock().unwrap().push(command.clone());
-                Err(StoreError::unknown("it is late"))
+                Err(StoreError::unknown("the request is late"))
             }
             Delivery::Twice => {
                 self.late.lock().unwrap().push(command.clone());
@@ -122,15 +122,15 @@ impl FaultStore {
         }
         match dice.u8(..5) {
             0 => Delivery::Rejected,
-            1 => Delivery::LostOnTheWay,
-            2 => Delivery::AnswerLost,
+            1 => Delivery::RequestLost,
+            2 => Delivery::ReplyLost,
             3 => Delivery::Late,
             _ if self.duplicates => Delivery::Twice,
-            _ => Delivery::AnswerLost,
+            _ => Delivery::ReplyLost,
         }
     }
 
-    /// Others may come in between, now and then.
+    /// Yields a random number of times, so that other tasks can run.
     async fn wait_a_little(&self) {
         let times = self.dice.lock().unwrap().u8(..3);
         super::pause(times).await;
@@ -138,7 +138,7 @@ impl FaultStore {
 
     async fn execute(&self, command: Command) -> Answer {
         let memory = &self.memory;
-        let fine = "a memory with room does not fail";
+        let fine = "a memory store with room does not fail";
         match (command, self.flaw) {
             (Command::Insert(ticket, value, life), flaw) => {
                 if flaw == Some(Flaw::InsertLooksFirst) {
@@ -172,9 +172,9 @@ impl FaultStore {
         }
     }
 
-    /// Deletes the record, and returns whether there was one.
+    /// Deletes the record. Returns true if there was one.
     async fn erase(&self, ticket: &Ticket) -> bool {
-        let fine = "a memory does not fail";
+        let fine = "a memory store does not fail";
         let Some(there) = self.memory.look(ticket).await.expect(fine) else { return false };
         self.memory.remove(ticket, &there, None).await.expect(fine) == Compared::Done
     }
@@ -182,9 +182,9 @@ impl FaultStore {
     async fn found(&self, command: Command) -> Result<Option<Bytes>, StoreError> {
         match self.send(command).await {
             Ok(Answer::Found(found)) => Ok(found),
-            Ok(Answer::Compared(_)) => unreachable!("it was asked what is there"),
+            Ok(Answer::Compared(_)) => unreachable!("the command returns a record"),
             Err(StoreError::Unknown(_)) if self.flaw == Some(Flaw::UnknownIsDuplicate) => {
-                Ok(Some(super::world::somebody_elses_claim().into()))
+                Ok(Some(super::world::foreign_claim().into()))
             }
             Err(error) => Err(error),
         }
@@ -193,12 +193,12 @@ impl FaultStore {
     async fn compared(&self, command: Command) -> Result<Compared, StoreError> {
         match self.send(command).await? {
             Answer::Compared(compared) => Ok(compared),
-            Answer::Found(_) => unreachable!("it was asked to compare"),
+            Answer::Found(_) => unreachable!("the command compares"),
         }
     }
 }
 
-/// The attempt that a claim names.
+/// Returns the attempt of a claim.
 fn attempt_of(record: &[u8]) -> Option<[u8; 16]> {
     match Record::decode(record) {
         Ok(Record::Claimed(claimed)) => claimed.attempt,

@@ -1,4 +1,4 @@
-//! What happened in a schedule, written down by whoever saw it, and what must never have happened.
+//! The events of a schedule, and the conditions that they must never break.
 
 use onceward_api::Code;
 
@@ -7,13 +7,13 @@ use crate::run_id::RunId;
 /// One event of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HistoryEvent {
-    /// Somebody asked.
-    Asked,
-    /// A caller asked for the token on a route that remembers nothing.
-    AskedPlain,
-    /// Such a request was rejected, or the store did nothing for it.
+    /// A caller sent a request.
+    Requested,
+    /// A caller sent the token to a plain route.
+    RequestedPlain,
+    /// Such a request was rejected, or the store did not execute its command.
     NotUsedPlain,
-    /// The store failed, and nobody knows what it has done.
+    /// The store failed with an unknown outcome.
     Unknown,
     NotExecuted,
     Ran(usize),
@@ -23,29 +23,29 @@ pub(super) enum HistoryEvent {
     Final(usize),
     /// This run has lost its claim.
     Lost(usize),
-    /// This run ended without a word that can be relied on.
+    /// This run ended with an unknown outcome.
     Open(usize),
     Back(usize),
-    /// Somebody was given the reply of this run.
+    /// A caller received the reply of this run.
     Replayed(usize),
     Rejected(&'static str),
-    /// A caller with an attempt, which asks no more, does not know whether it has a claim.
+    /// A caller with an attempt stopped retrying and does not know whether it has a claim.
     GaveUp,
     Killed,
 }
 
 #[derive(Default)]
 pub(super) struct History {
-    pub(super) told: Vec<HistoryEvent>,
+    pub(super) events: Vec<HistoryEvent>,
     runs: Vec<RunId>,
 }
 
 impl History {
-    pub(super) fn tell(&mut self, told: HistoryEvent) {
-        self.told.push(told);
+    pub(super) fn record(&mut self, event: HistoryEvent) {
+        self.events.push(event);
     }
 
-    /// The number of a run, which is the same however the dice name it.
+    /// Returns the number of a run, which does not depend on its random id.
     pub(super) fn number(&mut self, run: RunId) -> usize {
         self.runs.iter().position(|known| *known == run).unwrap_or_else(|| {
             self.runs.push(run);
@@ -54,69 +54,69 @@ impl History {
     }
 
     fn count(&self, is: impl Fn(&HistoryEvent) -> bool) -> usize {
-        self.told.iter().filter(|told| is(told)).count()
+        self.events.iter().filter(|event| is(event)).count()
     }
 
     pub(super) fn effects(&self) -> usize {
-        self.count(|told| matches!(told, HistoryEvent::Effect(_)))
+        self.count(|event| matches!(event, HistoryEvent::Effect(_)))
     }
 
     pub(super) fn finals(&self) -> Vec<usize> {
-        self.told
+        self.events
             .iter()
-            .filter_map(|told| if let HistoryEvent::Final(run) = told { Some(*run) } else { None })
+            .filter_map(|event| if let HistoryEvent::Final(run) = event { Some(*run) } else { None })
             .collect()
     }
 
     pub(super) fn has_run(&self) -> bool {
-        self.count(|told| matches!(told, HistoryEvent::Ran(_))) > 0
+        self.count(|event| matches!(event, HistoryEvent::Ran(_))) > 0
     }
 
-    /// Whether a run ended so that nobody can tell what it did.
+    /// Returns true if a run ended with an unknown outcome.
     pub(super) fn has_open_end(&self) -> bool {
-        self.count(|told| matches!(told, HistoryEvent::Open(_) | HistoryEvent::GaveUp | HistoryEvent::Killed)) > 0
+        self.count(|event| matches!(event, HistoryEvent::Open(_) | HistoryEvent::GaveUp | HistoryEvent::Killed)) > 0
     }
 
-    /// Whether somebody else's claim may be, or may have been, in the store: others have asked, and were not refused. A claim
-    /// that was made and could not be held is there until it is taken back, although nothing was done in the end.
+    /// Returns true if the claim of another caller may be, or may have been, in the store: other requests were not rejected. A claim
+    /// that was made and could not be held is there until it is released, although its caller received `NotExecuted`.
     fn has_cause(&self, is_held: bool) -> bool {
-        let asked = self.count(|told| *told == HistoryEvent::Asked);
-        let out = self.count(|told| match told {
+        let requested = self.count(|event| *event == HistoryEvent::Requested);
+        let out = self.count(|event| match event {
             HistoryEvent::NotExecuted => !is_held,
             HistoryEvent::Rejected(_) | HistoryEvent::Replayed(_) => true,
             _ => false,
         });
-        // The one who is being told is among those who have asked.
-        asked - out > 1
+        // The rejected request itself is among the counted ones.
+        requested - out > 1
     }
 
-    /// How many requests on a route that remembers nothing may have used the token.
+    /// Returns the number of plain requests that may have used the token.
     pub(super) fn plain_uses(&self) -> usize {
-        let asked = self.count(|told| *told == HistoryEvent::AskedPlain);
-        asked - self.count(|told| *told == HistoryEvent::NotUsedPlain)
+        let requested = self.count(|event| *event == HistoryEvent::RequestedPlain);
+        requested - self.count(|event| *event == HistoryEvent::NotUsedPlain)
     }
 
-    /// Checks a rejection on a route that remembers nothing. The rejected caller has asked, and has not used the token.
-    pub(super) fn check_plain_refusal(&self, code: Code) -> Result<(), String> {
-        let has_cause = self.plain_uses() > 1 || self.count(|told| *told == HistoryEvent::Asked) > 0;
-        if code == Code::TokenUsed && has_cause { Ok(()) } else { Err(format!("{code} was told without a cause")) }
+    /// Checks a rejection on a plain route. The rejected request is counted, and has not used the token.
+    pub(super) fn check_plain_rejection(&self, code: Code) -> Result<(), String> {
+        let has_cause = self.plain_uses() > 1 || self.count(|event| *event == HistoryEvent::Requested) > 0;
+        if code == Code::TokenUsed && has_cause { Ok(()) } else { Err(format!("rejected with {code} without a cause")) }
     }
 
-    /// What must not be told at this moment.
+    /// Checks a rejection on a route with a key or a remembered token.
     ///
-    /// Where a command may arrive twice, a claim may come back for a lease whose owner has been refused since.
-    pub(super) fn check_refusal(&self, code: Code, is_held: bool, has_duplicates: bool) -> Result<(), String> {
+    /// If a command may arrive twice, the claim of a caller that was rejected since may come back for one lease.
+    pub(super) fn check_rejection(&self, code: Code, is_held: bool, has_duplicates: bool) -> Result<(), String> {
         match code {
             Code::InProgress | Code::OutcomeUnknown if has_duplicates || self.has_cause(is_held) => Ok(()),
             Code::TokenUsed if self.plain_uses() > 0 => Ok(()),
             Code::InProgress | Code::OutcomeUnknown | Code::TokenUsed => {
-                Err(format!("{code} was told without a cause"))
+                Err(format!("rejected with {code} without a cause"))
             }
-            other => Err(format!("{other} was told")),
+            other => Err(format!("unexpected rejection: {other}")),
         }
     }
 
-    /// What must hold at every moment.
+    /// Checks the conditions that hold at every moment.
     pub(super) fn check(&self, is_exact: bool) -> Result<(), String> {
         if is_exact && self.effects() > 1 {
             return Err(format!("{} effects", self.effects()));
@@ -124,11 +124,11 @@ impl History {
         if self.finals().len() > 1 {
             return Err("two runs were recorded as done".to_owned());
         }
-        for told in &self.told {
-            if let HistoryEvent::Replayed(run) = told
-                && !self.told.contains(&HistoryEvent::Effect(*run))
+        for event in &self.events {
+            if let HistoryEvent::Replayed(run) = event
+                && !self.events.contains(&HistoryEvent::Effect(*run))
             {
-                return Err(format!("the reply of run {run} was given out, which took no effect"));
+                return Err(format!("the reply of run {run} was replayed, but the run took no effect"));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! One schedule: some processes, their callers, a store and a clock, all moved by one pair of dice.
+//! One schedule: processes, their callers, a store and a clock, all driven by one random number generator.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -27,11 +27,11 @@ use crate::token::secret::Secret;
 use crate::verdict::Verdict;
 
 pub(super) const LEASE: Duration = Duration::from_secs(1);
-/// Longer than any schedule: what is kept does not lapse in it.
+/// Longer than any schedule: a stored response does not expire.
 const RETAIN: Duration = Duration::from_secs(100_000);
-/// A schedule ends here at the latest.
+/// Number of steps of a schedule.
 const STEPS: usize = 400;
-/// How often a caller asks.
+/// Maximum number of tries of a caller.
 const TRIES: usize = 4;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -43,20 +43,20 @@ pub(super) struct World {
     store: Arc<FaultStore>,
     processes: Vec<Process>,
     policy: Policy,
-    /// The token that they ask for, on routes that remember and on others; `None` if they ask under a key.
+    /// The token that the callers redeem; `None` if they use a key.
     token: Option<Rc<str>>,
     is_held: bool,
-    /// Time passes in leaps.
+    /// True if the clock jumps.
     has_time: bool,
     has_duplicates: bool,
-    /// Callers name their attempts.
+    /// True if callers name their attempts.
     has_attempts: bool,
     history: Rc<RefCell<History>>,
-    /// What a caller has found wrong.
+    /// The first violation that a caller found.
     wrong: Rc<RefCell<Option<String>>>,
 }
 
-/// A process with its own guard, and what goes on in it.
+/// A process with its own guard and its tasks.
 struct Process {
     guard: Guard,
     tasks: Vec<Task>,
@@ -70,7 +70,7 @@ impl World {
         let has_token = dice.u8(..3) == 0;
         let is_held = has_token || dice.bool();
         let has_time = is_held || dice.bool();
-        // A plain token that is given back twice is good twice: the command is sent once.
+        // A plain token that is given back twice is valid twice, so the guard sends that command once.
         let has_duplicates = dice.u8(..4) == 0 && !has_token;
         let has_attempts = dice.u8(..3) == 0;
         let faults = [0, 10, 30, 50][dice.usize(..4)];
@@ -106,21 +106,21 @@ impl World {
         world
     }
 
-    /// A guard of one process.
+    /// Builds the guard of one process.
     fn guard(&self) -> Guard {
         guard(Arc::clone(&self.store), &self.clock)
     }
 
-    /// Everything that was told, for comparing two schedules.
-    pub(super) fn told(mut self) -> Vec<HistoryEvent> {
+    /// Runs the schedule and returns its events, to compare two schedules.
+    pub(super) fn events(mut self) -> Vec<HistoryEvent> {
         let _ = self.play();
-        self.history.take().told
+        self.history.take().events
     }
 
-    /// Plays it to its end.
+    /// Runs the schedule to its end.
     ///
     /// # Errors
-    /// If a promise was broken.
+    /// If a guarantee was broken.
     pub(super) fn run(mut self) -> Result<(), String> {
         let played = self.play().and_then(|()| self.look_back());
         played.map_err(|reason| {
@@ -130,13 +130,13 @@ impl World {
                 self.has_attempts,
                 self.token.is_some(),
                 self.has_duplicates,
-                self.history.borrow().told
+                self.history.borrow().events
             )
         })
     }
 
     fn play(&mut self) -> Result<(), String> {
-        // What is drawn elsewhere, for the jitter of a backoff.
+        // Seeds the jitter of the backoff.
         fastrand::seed(self.dice.u64(..));
         for _ in 0..STEPS {
             self.step();
@@ -145,7 +145,7 @@ impl World {
         Ok(())
     }
 
-    /// Two effects are excluded where no claim can lapse, or where a claim that lapses is held.
+    /// Two effects are impossible if claims cannot expire, or if expired claims are held.
     fn check(&self) -> Result<(), String> {
         if let Some(wrong) = self.wrong.borrow().clone() {
             return Err(wrong);
@@ -167,15 +167,15 @@ impl World {
         }
     }
 
-    /// Ends a process in the middle of whatever it was doing.
+    /// Ends a process with all its tasks.
     fn kill(&mut self, at: usize) {
         let process = &mut self.processes[at];
         process.is_alive = false;
         process.tasks.clear();
-        self.history.borrow_mut().tell(HistoryEvent::Killed);
+        self.history.borrow_mut().record(HistoryEvent::Killed);
     }
 
-    /// Begins one of the steps that are due beside the callers.
+    /// Begins one background step that is due, such as a renewal.
     fn keep_up(&mut self, at: usize) {
         let (dice, process) = (&mut self.dice, &mut self.processes[at]);
         if !process.is_alive {
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// What is on record once everything has arrived and every process that lives has done what it had to.
+    /// Checks the final record after all commands have arrived and every live process has finished its work.
     fn look_back(&mut self) -> Result<(), String> {
         self.store.heal();
         for _ in 0..40 {
@@ -214,45 +214,45 @@ impl World {
             self.check()?;
             self.clock.advance(LEASE / 2);
         }
-        if let Some(count) = self.waits_still() {
-            return Err(format!("{count} claims still wait to be tried again"));
+        if let Some(count) = self.pending_claims() {
+            return Err(format!("{count} claims still wait for a retry"));
         }
         self.processes.iter_mut().for_each(|process| process.tasks.clear());
         self.clock.advance(LEASE * 2);
-        let told = self.ask_once()?;
+        let event = self.check_once()?;
         let history = self.history.borrow();
-        match told {
+        match event {
             _ if let [done] = history.finals()[..]
-                && told != HistoryEvent::Replayed(done) =>
+                && event != HistoryEvent::Replayed(done) =>
             {
-                Err(format!("run {done} is not on record: {told:?}"))
+                Err(format!("run {done} is not replayed: {event:?}"))
             }
             HistoryEvent::Rejected("outcome_unknown") if history.has_open_end() => Ok(()),
             HistoryEvent::Rejected("token_used") if history.plain_uses() > 0 => Ok(()),
             HistoryEvent::Rejected(code) if !history.has_run() && !self.has_duplicates => {
-                Err(format!("nothing ever ran, and all the same it is told {code}"))
+                Err(format!("no run began, but the request is rejected with {code}"))
             }
-            HistoryEvent::Rejected(code) if !self.has_duplicates => Err(format!("{code} is told for ever")),
+            HistoryEvent::Rejected(code) if !self.has_duplicates => Err(format!("rejected with {code} forever")),
             HistoryEvent::Ran(_) if self.is_held && history.effects() > 0 => {
-                Err("it would run again: two effects".to_owned())
+                Err("a new request would run again: two effects".to_owned())
             }
             _ => Ok(()),
         }
     }
 
-    /// How many claims wait to be written or taken back in a process that lives, if any do.
-    fn waits_still(&self) -> Option<usize> {
+    /// Returns the number of claims that a live process still has to write or release, if any.
+    fn pending_claims(&self) -> Option<usize> {
         let alive = self.processes.iter().filter(|process| process.is_alive);
         let waiting: Vec<_> = alive.map(|process| process.guard.renewals().retrying()).collect();
         Some(waiting.into_iter().sum()).filter(|count| *count > 0)
     }
 
-    /// Asks as somebody new, over a store that works again.
-    fn ask_once(&self) -> Result<HistoryEvent, String> {
+    /// Sends one request from a new caller, over a store without faults.
+    fn check_once(&self) -> Result<HistoryEvent, String> {
         let guard = self.guard();
         let (key, policy, token) = (key(), self.policy.clone(), self.token.clone());
-        let asking = async move { guard.check(&policy, &intent(&key, token.as_deref())).await };
-        let verdict = at_once(asking).map_err(|error| error.to_string())?;
+        let checking = async move { guard.check(&policy, &intent(&key, token.as_deref())).await };
+        let verdict = at_once(checking).map_err(|error| error.to_string())?;
         let mut history = self.history.borrow_mut();
         Ok(match verdict {
             Verdict::Run(pass) => HistoryEvent::Ran(history.number(run_id(&pass))),
@@ -261,7 +261,7 @@ impl World {
         })
     }
 
-    /// Somebody who asks until there is an answer.
+    /// Returns the task of a caller that retries until it has a verdict.
     fn caller(&mut self, guard: &Guard, name: String) -> Task {
         let caller = Caller {
             guard: guard.clone(),
@@ -276,7 +276,7 @@ impl World {
             wrong: Rc::clone(&self.wrong),
         };
         let is_plain = self.token.is_some() && self.dice.bool();
-        if is_plain { Box::pin(caller.ask_plainly()) } else { Box::pin(caller.ask()) }
+        if is_plain { Box::pin(caller.submit_plainly()) } else { Box::pin(caller.submit()) }
     }
 }
 
@@ -295,17 +295,17 @@ struct Caller {
 }
 
 impl Caller {
-    async fn ask(mut self) {
+    async fn submit(mut self) {
         let key = key();
         let mut is_certain = true;
         for _ in 0..TRIES {
-            self.tell(HistoryEvent::Asked);
+            self.record(HistoryEvent::Requested);
             let (attempt, token) = (self.attempt.clone(), self.token.clone());
-            let asked = match &attempt {
+            let intent = match &attempt {
                 Some(attempt) => intent(&key, token.as_deref()).attempt(attempt),
                 None => intent(&key, token.as_deref()),
             };
-            let checked = self.guard.check(&self.policy, &asked).await;
+            let checked = self.guard.check(&self.policy, &intent).await;
             is_certain &= checked.is_ok() || attempt.is_none();
             match checked {
                 Ok(Verdict::Run(pass)) if attempt.is_some() => {
@@ -317,62 +317,62 @@ impl Caller {
                 Ok(Verdict::Run(pass)) => return self.work(pass).await,
                 Ok(Verdict::Replay(reply)) => {
                     let run = self.history.borrow_mut().number(run_of(&reply));
-                    return self.tell(HistoryEvent::Replayed(run));
+                    return self.record(HistoryEvent::Replayed(run));
                 }
                 Ok(Verdict::Reject(rejection)) => {
                     let checked =
-                        self.history.borrow().check_refusal(rejection.code(), self.is_held, self.has_duplicates);
+                        self.history.borrow().check_rejection(rejection.code(), self.is_held, self.has_duplicates);
                     if let Err(reason) = checked {
                         *self.wrong.borrow_mut() = Some(reason);
                     }
-                    self.tell(HistoryEvent::Rejected(rejection.code().as_str()));
+                    self.record(HistoryEvent::Rejected(rejection.code().as_str()));
                 }
-                Err(StoreError::Unknown(_)) => self.tell(HistoryEvent::Unknown),
-                Err(StoreError::NotExecuted(_)) => self.tell(HistoryEvent::NotExecuted),
+                Err(StoreError::Unknown(_)) => self.record(HistoryEvent::Unknown),
+                Err(StoreError::NotExecuted(_)) => self.record(HistoryEvent::NotExecuted),
             }
             self.wait().await;
         }
         if !is_certain {
-            self.tell(HistoryEvent::GaveUp);
+            self.record(HistoryEvent::GaveUp);
         }
     }
 
-    /// Asks once on a route that remembers nothing, where a lost answer is the end: the token may be used.
-    async fn ask_plainly(mut self) {
-        self.tell(HistoryEvent::AskedPlain);
+    /// Sends one request on a plain route, without retries after a lost reply: the token may be used.
+    async fn submit_plainly(mut self) {
+        self.record(HistoryEvent::RequestedPlain);
         let (key, token) = (key(), self.token.clone());
         let checked = self.guard.check(&Policy::token(), &intent(&key, token.as_deref())).await;
         match checked {
             Ok(Verdict::Run(pass)) => self.work(pass).await,
             Ok(Verdict::Replay(_)) => *self.wrong.borrow_mut() = Some("a plain token was replayed".to_owned()),
             Ok(Verdict::Reject(rejection)) => {
-                if let Err(reason) = self.history.borrow().check_plain_refusal(rejection.code()) {
+                if let Err(reason) = self.history.borrow().check_plain_rejection(rejection.code()) {
                     *self.wrong.borrow_mut() = Some(reason);
                 }
-                self.tell(HistoryEvent::NotUsedPlain);
+                self.record(HistoryEvent::NotUsedPlain);
             }
             Err(StoreError::Unknown(_)) => {}
-            Err(StoreError::NotExecuted(_)) => self.tell(HistoryEvent::NotUsedPlain),
+            Err(StoreError::NotExecuted(_)) => self.record(HistoryEvent::NotUsedPlain),
         }
     }
 
-    /// Works as a backend does that was given its pass in writing, and says whether that is all. It is not, if the work took no
-    /// effect: then it may be done again, and the release of the first run is repeated meanwhile.
+    /// Works like a backend with a signed pass. Returns false if the work took no effect and was released: then the caller retries, and
+    /// repeats the release of the first run meanwhile.
     async fn work_elsewhere(&mut self, pass: Pass) -> bool {
         let id = run_id(&pass);
         let run = self.history.borrow_mut().number(id);
-        self.tell(HistoryEvent::Ran(run));
-        let text = pass.into_signed().await.expect("the secret is known").expect("it is a claim");
-        let pass = self.guard.open_pass(&text).await.expect("the secret is known").expect("it is ours");
+        self.record(HistoryEvent::Ran(run));
+        let text = pass.into_signed().await.expect("the secret is known").expect("a claim has a signed pass");
+        let pass = self.guard.open_pass(&text).await.expect("the secret is known").expect("the pass is valid");
         self.wait().await;
         let takes_effect = self.released.is_some() || self.dice.bool();
         if let Some(first) = self.released.take() {
-            // Whether that is answered is of no account.
+            // The result does not matter.
             let _ = first.release().await;
             self.wait().await;
         }
         if takes_effect {
-            self.tell(HistoryEvent::Effect(run));
+            self.record(HistoryEvent::Effect(run));
         }
         self.wait().await;
         for _ in 0..TRIES {
@@ -380,41 +380,41 @@ impl Caller {
                 true => pass.complete(Some(reply_of(id))).await,
                 false => pass.release().await,
             };
-            let told = match settled {
+            let event = match settled {
                 Ok(Settled::Final) => HistoryEvent::Final(run),
                 Ok(Settled::Released) => HistoryEvent::Back(run),
                 Ok(Settled::Lost | Settled::Rejected(_)) => HistoryEvent::Lost(run),
                 Err(_) => continue,
             };
-            let is_back = told == HistoryEvent::Back(run);
-            self.tell(told);
+            let is_back = event == HistoryEvent::Back(run);
+            self.record(event);
             self.released = is_back.then_some(pass);
             return !is_back;
         }
-        self.tell(HistoryEvent::Open(run));
+        self.record(HistoryEvent::Open(run));
         true
     }
 
-    /// Works for a while, takes effect or not, and says how it ended or does not.
+    /// Works for a while, takes effect or not, and settles the pass or does not.
     async fn work(&mut self, pass: Pass) {
         let has_reply = pass.run_id().is_some();
         let id = pass.run_id().unwrap_or_else(RunId::new);
         let run = self.history.borrow_mut().number(id);
-        self.tell(HistoryEvent::Ran(run));
+        self.record(HistoryEvent::Ran(run));
         self.wait().await;
         let (takes_effect, end) = (self.dice.u8(..4) > 0, self.dice.u8(..10));
         if takes_effect {
-            self.tell(HistoryEvent::Effect(run));
+            self.record(HistoryEvent::Effect(run));
         }
         self.wait().await;
         let settled = match end {
             0 => {
                 drop(pass);
-                return self.tell(HistoryEvent::Open(run));
+                return self.record(HistoryEvent::Open(run));
             }
             1 => {
-                // How it ends is open from now on, also if this is never polled again.
-                self.tell(HistoryEvent::Open(run));
+                // The outcome is unknown from now on, even if this future is never polled again.
+                self.record(HistoryEvent::Open(run));
                 let _ = pass.unknown().await;
                 return;
             }
@@ -422,11 +422,11 @@ impl Caller {
             _ => pass.release().await,
         };
         match settled {
-            Ok(Settled::Final) if has_reply => self.tell(HistoryEvent::Final(run)),
-            // A plain token is gone, and its record with it.
+            Ok(Settled::Final) if has_reply => self.record(HistoryEvent::Final(run)),
+            // A plain token has no record any more.
             Ok(Settled::Final) => {}
-            Ok(Settled::Lost | Settled::Rejected(_)) => self.tell(HistoryEvent::Lost(run)),
-            Ok(Settled::Released) => self.tell(HistoryEvent::Back(run)),
+            Ok(Settled::Lost | Settled::Rejected(_)) => self.record(HistoryEvent::Lost(run)),
+            Ok(Settled::Released) => self.record(HistoryEvent::Back(run)),
             Err(_) => {}
         }
     }
@@ -436,8 +436,8 @@ impl Caller {
         super::pause(times).await;
     }
 
-    fn tell(&self, told: HistoryEvent) {
-        self.history.borrow_mut().tell(told);
+    fn record(&self, event: HistoryEvent) {
+        self.history.borrow_mut().record(event);
     }
 }
 
@@ -446,27 +446,27 @@ fn key() -> Key {
 }
 
 fn intent<'a>(key: &'a Key, token: Option<&'a str>) -> Intent<'a> {
-    let intent = Intent::new("pay", Subject::named("somebody")).fingerprint(Fingerprint::of_bytes(b"the same"));
+    let intent = Intent::new("pay", Subject::named("alice")).fingerprint(Fingerprint::of_bytes(b"the same"));
     match token {
         Some(token) => intent.credential(token),
         None => intent.key(key),
     }
 }
 
-/// A guard of one process. The secret is given, since the store may not be asked for it here.
+/// Builds the guard of one process. It has a secret, so that it does not read one from the store.
 fn guard(store: Arc<impl Store>, clock: &ManualClock) -> Guard {
     let builder = Guard::builder(store).clock(clock.into()).by_hand();
-    builder.secret(Secret::new("a secret that all processes have").expect("it is long enough")).build()
+    builder.secret(Secret::new("a secret that all processes have").expect("a secret that is long enough")).build()
 }
 
-/// Issues a token over a store that works. It lives for longer than any schedule.
+/// Issues a token over a store without faults. It expires after the end of any schedule.
 fn issue(memory: &Arc<Memory>, clock: &ManualClock) -> Rc<str> {
     let guard = guard(Arc::clone(memory), clock);
     let issued = at_once(async move { guard.issue(Duration::from_secs(86_400), Binding::none()).await });
-    issued.expect("a memory has room").as_str().into()
+    issued.expect("a memory store has room").as_str().into()
 }
 
-/// Polls until it is done, over a store that does not wait for anything.
+/// Polls a future to its end, over a store that never waits.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     let mut future = Box::pin(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -481,7 +481,7 @@ fn run_id(pass: &Pass) -> RunId {
     pass.run_id().expect("a claim has a run")
 }
 
-/// A reply that says whose it is.
+/// Returns a reply that names its run.
 fn reply_of(run: RunId) -> Reply {
     Reply::new(200, run.as_bytes().to_vec())
 }
@@ -490,8 +490,8 @@ fn run_of(reply: &Reply) -> RunId {
     RunId::from_bytes(reply.body()[..].try_into().expect("every reply here names its run"))
 }
 
-/// A claim that is nobody's here.
-pub(super) fn somebody_elses_claim() -> Vec<u8> {
+/// Returns a claim that no caller of the schedule made.
+pub(super) fn foreign_claim() -> Vec<u8> {
     ClaimRecord {
         run: RunId::new(),
         attempt: None,

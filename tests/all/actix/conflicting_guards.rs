@@ -1,4 +1,4 @@
-//! Two guards around one handler: a mistake where both claim the same, and legal where they do not.
+//! Two guards around one handler: an error if both claim the same record, and legal otherwise.
 
 use std::io;
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::keys::audit_log::LOG;
 
-/// How long a duplicate waits where a guard lets it: a test that takes this long has waited for itself.
+/// Maximum time that a duplicate waits: a test that takes this long has waited for itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn anyone() -> SubjectFrom {
@@ -79,7 +79,7 @@ async fn is_found_out(what: &str, ledger: &Ledger, served: &TestServer, token: &
         assert_eq!(answer.said(), "500 internal", "{what}");
         let problem = answer.problem();
         assert_eq!((problem.code, problem.retry), (Code::Internal, Retry::No), "{what}");
-        assert!(problem.detail.contains("two guards"), "{what}: {}", problem.detail);
+        assert!(problem.detail.contains("Two guards"), "{what}: {}", problem.detail);
     }
     assert_eq!(ledger.runs().len(), 0, "{what}");
 }
@@ -117,7 +117,7 @@ async fn key_compared_by_other_fields_is_the_same_claim() {
 }
 
 #[tokio::test]
-async fn token_and_key_are_valid_again_after_two_guards_were_found() {
+async fn token_and_key_are_valid_after_conflicting_guards() {
     let (guard, ledger) = (on_memory(), Ledger::new());
     for (outer, inner) in [(token(&guard), token(&guard)), (remembered(&guard), remembered(&guard))] {
         let served = nested(&ledger, outer, inner);
@@ -143,7 +143,7 @@ async fn two_guards_on(one: impl Store, other: impl Store, what: &str) {
 }
 
 #[tokio::test]
-async fn two_guards_on_one_store_are_found_out_like_a_clone() {
+async fn two_guards_on_one_store_are_an_error() {
     let memory = Arc::new(Memory::new());
     two_guards_on(Arc::clone(&memory), memory, "memory").await;
     let redis = RedisServer::start();
@@ -197,7 +197,7 @@ async fn same_key_on_two_stores_is_legal() {
     let served = nested(&ledger, key(&one), key(&other));
     assert_eq!(submit(&served, "").await.said(), "200 executed");
     assert_eq!(submit(&served, "").await.said(), "200 replayed");
-    // The outer store forgets, and the inner one still knows.
+    // The outer store loses the record, and the inner one still has it.
     let served = nested(&ledger, key(&on_memory()), key(&other));
     assert_eq!(submit(&served, "").await.status, 200);
     assert_eq!(ledger.runs().len(), 1);
@@ -212,7 +212,7 @@ async fn inner_guard_that_observes_lets_the_handler_run() {
     assert_eq!(ledger.runs().len(), 1);
 }
 
-/// Runs work under what the request asks, or under another key, in a handler behind a guard.
+/// A handler behind a guard that runs work under the intent of its request, or under another key.
 async fn runs_again(
     request: HttpRequest,
     asked: RequestIntent,
@@ -236,7 +236,7 @@ async fn runs_again(
 }
 
 #[tokio::test]
-async fn handler_that_asks_for_the_claim_around_it_is_an_error() {
+async fn handler_that_repeats_the_surrounding_claim_is_an_error() {
     let (guard, ledger) = (on_memory(), Ledger::new());
     let served = serve(&ledger, move |config| {
         let data = web::Data::new(guard.clone());

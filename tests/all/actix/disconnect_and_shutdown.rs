@@ -1,4 +1,4 @@
-//! A client that hangs up and a server that is told to stop: what has begun comes to its end, once.
+//! Client disconnects and graceful shutdown: a handler that has begun finishes, once.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// Sends a request as it stands, and leaves the connection open.
+/// Sends a raw request and leaves the connection open.
 async fn begin(url: &str, head: &str, body: &str) -> TcpStream {
     begin_at(url, "/orders", head, body).await
 }
 
 async fn begin_at(url: &str, path: &str, head: &str, body: &str) -> TcpStream {
     let address: SocketAddr = url.trim_start_matches("http://").parse().expect("an address");
-    let mut stream = TcpStream::connect(address).await.expect("the shop is open");
+    let mut stream = TcpStream::connect(address).await.expect("the shop accepts connections");
     stream
         .write_all(format!("POST {path} HTTP/1.1\r\nHost: shop\r\n{head}\r\n{body}").as_bytes())
         .await
-        .expect("it listens");
+        .expect("the request is sent");
     stream
 }
 
@@ -37,28 +37,28 @@ fn slow_order(token: &str, order: &str, takes: u64) -> String {
     format!("Onceward-Token: {token}\r\nX-Order: {order}\r\nX-Takes: {takes}\r\nContent-Length: 0\r\n")
 }
 
-/// Breaks the connection, so that the other side sees a reset and no end.
+/// Resets the connection instead of closing it.
 fn reset(stream: TcpStream) {
     socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("an open socket");
     drop(stream);
 }
 
 #[tokio::test]
-async fn a_handler_whose_client_resets_the_connection_finishes_once() {
+async fn handler_finishes_once_after_a_connection_reset() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let token = token(shop.url()).await;
     let client = begin(shop.url(), &slow_order(&token, "a", 200), "").await;
     until("it has begun", LONG, || async { shop.ledger.count("begun") == 1 }).await;
     reset(client);
-    assert_eq!(order(shop.url(), &token, "a").await.said(), "409 token_used", "while it still runs");
+    assert_eq!(order(shop.url(), &token, "a").await.said(), "409 token_used", "the handler still runs");
     until("it has finished", LONG, || async { shop.ledger.count("a") == 1 }).await;
     assert_eq!(order(shop.url(), &token, "a").await.said(), "409 token_used");
     assert_eq!(shop.ledger.count("a"), 1);
 }
 
 #[tokio::test]
-async fn a_connection_reset_at_any_moment_leaves_either_one_effect_or_a_good_token() {
+async fn connection_reset_leaves_one_effect_or_a_valid_token() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     for number in 0..100_u64 {
@@ -78,19 +78,18 @@ async fn a_connection_reset_at_any_moment_leaves_either_one_effect_or_a_good_tok
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_gives_the_token_back() {
+async fn truncated_body_gives_the_token_back() {
     let shop = Shop::on(Memory::new());
     let token = token(shop.url()).await;
     let head = format!("Onceward-Token: {token}\r\nX-Order: a\r\nContent-Length: 1000\r\n");
     reset(begin(shop.url(), &head, "only this").await);
     let is_accepted = || async { order(shop.url(), &token, "a").await.status == 200 };
-    until("the token works", LONG, is_accepted).await;
+    until("the token is valid again", LONG, is_accepted).await;
     assert_eq!(shop.ledger.runs(), ["a"]);
 }
 
-/// A handler has begun that takes so many milliseconds, its client is gone, and the process is told to stop: how often did it
-/// finish?
-async fn told_to_stop(kind: &str, takes: u64) -> usize {
+/// Sends SIGTERM while a handler of `takes` milliseconds runs whose client is gone. Returns the number of finished runs.
+async fn finished_at_shutdown(kind: &str, takes: u64) -> usize {
     let ledger = Ledger::new();
     let mut peer = Peer::start(PEER, kind, "memory:", &ledger);
     let token = token(&peer.url).await;
@@ -108,7 +107,7 @@ async fn told_to_stop(kind: &str, takes: u64) -> usize {
     ledger.count("a")
 }
 
-/// The warnings of a process that was told to stop while three handlers ran, whose clients are gone or still there.
+/// Returns the warnings of a process that is stopped while three handlers run, whose clients are gone or still connected.
 async fn warnings_at_stop(kind: &str, stop: fn(&Peer), are_gone: bool) -> Vec<String> {
     let (ledger, log) = (Ledger::new(), tempfile::NamedTempFile::new().unwrap());
     let mut peer = Peer::start_logging(PEER, kind, "memory:", &ledger, log.path());
@@ -120,7 +119,7 @@ async fn warnings_at_stop(kind: &str, stop: fn(&Peer), are_gone: bool) -> Vec<St
     }
     if are_gone {
         clients.drain(..).for_each(reset);
-        // The server notices it.
+        // The server notices the reset.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     stop(&peer);
@@ -137,23 +136,23 @@ async fn server_that_drops_handlers_at_shutdown_warns_once() {
         let [warning] = &warnings[..] else { panic!("one warning: {warnings:?}") };
         assert!(warning.contains("WARN") && warning.contains("HttpServer::run"), "{warning}");
         let none = warnings_at_stop("onceward", stop, are_gone).await;
-        assert!(none.is_empty(), "it waits for handlers: {none:?}");
+        assert!(none.is_empty(), "a graceful shutdown does not warn: {none:?}");
     }
 }
 
 #[tokio::test]
-async fn a_handler_without_a_client_finishes_before_the_process_ends() {
-    assert_eq!(told_to_stop("onceward", 700).await, 1);
+async fn graceful_shutdown_waits_for_handlers_without_a_client() {
+    assert_eq!(finished_at_shutdown("onceward", 700).await, 1);
     // Longer than a busy machine takes to end the process.
     assert_eq!(
-        told_to_stop("undrained", 5000).await,
+        finished_at_shutdown("undrained", 5000).await,
         0,
-        "without draining it is cut: otherwise this would prove nothing"
+        "without draining the handler is aborted: otherwise this test would prove nothing"
     );
 }
 
 #[tokio::test]
-async fn a_client_that_waits_gets_its_answer_from_a_server_that_stops() {
+async fn graceful_shutdown_sends_pending_responses() {
     let ledger = Ledger::new();
     let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);
     let token = token(&peer.url).await;
@@ -168,7 +167,7 @@ async fn a_client_that_waits_gets_its_answer_from_a_server_that_stops() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_open_and_idle_does_not_hold_up_the_end() {
+async fn graceful_shutdown_ignores_idle_connections() {
     let ledger = Ledger::new();
     let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);
     let token = token(&peer.url).await;
@@ -182,7 +181,7 @@ async fn a_connection_that_is_kept_open_and_idle_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_comes_does_not_hold_up_the_end() {
+async fn graceful_shutdown_ends_despite_a_missing_body() {
     let ledger = Ledger::new();
     let mut peer = Peer::start(PEER, "impatient", "memory:", &ledger);
     let token = token(&peer.url).await;
@@ -196,7 +195,7 @@ async fn a_body_that_never_comes_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once() {
+async fn second_signal_ends_the_process_immediately() {
     let ledger = Ledger::new();
     let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);
     let token = token(&peer.url).await;
@@ -204,7 +203,7 @@ async fn a_second_signal_ends_it_at_once() {
     let waiting = tokio::spawn(async move { waiting.send().await });
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
     peer.terminate();
-    // Both may be seen as one if they come at the same moment, so it is told again until it listens.
+    // Two signals at the same moment may arrive as one, so the signal is repeated.
     let mut code = None;
     until("the process has ended", LONG, || {
         code = peer.ended();
@@ -214,13 +213,13 @@ async fn a_second_signal_ends_it_at_once() {
         std::future::ready(code.is_some())
     })
     .await;
-    assert_eq!(code, Some(0), "cut off, and still in good order");
-    assert!(waiting.await.unwrap().is_err(), "its client gets no answer");
+    assert_eq!(code, Some(0), "the exit code is 0 although a handler was aborted");
+    assert!(waiting.await.unwrap().is_err(), "its client receives no response");
     assert_eq!(ledger.count("a"), 0);
 }
 
 #[tokio::test]
-async fn a_guard_that_was_drained_lets_nothing_begin_and_uses_nothing_up() {
+async fn drained_guard_rejects_and_keeps_the_token_valid() {
     let guard = Guard::new(Memory::new());
     let token = guard.issue(LONG, Binding::none()).await.unwrap();
     let other = guard.issue(LONG, Binding::none()).await.unwrap();
@@ -228,10 +227,12 @@ async fn a_guard_that_was_drained_lets_nothing_begin_and_uses_nothing_up() {
     let present = |token: &onceward::Token| token.as_str().to_owned();
     let (token, other) = (present(&token), present(&other));
     let intent = |token| Intent::new("a", Subject::anonymous()).credential(token);
-    let Ok(Verdict::Run(first)) = guard.check(&policy, &intent(&token)).await else { panic!("it is good") };
+    let Ok(Verdict::Run(first)) = guard.check(&policy, &intent(&token)).await else { panic!("the token is valid") };
 
     guard.begin_draining();
-    let Ok(Verdict::Run(second)) = guard.check(&policy, &intent(&other)).await else { panic!("it is not lost") };
+    let Ok(Verdict::Run(second)) = guard.check(&policy, &intent(&other)).await else {
+        panic!("draining does not reject yet")
+    };
     let draining = guard.clone();
     let drained = tokio::spawn(async move { draining.drain().await });
     first.complete(None).await.unwrap();
@@ -240,7 +241,9 @@ async fn a_guard_that_was_drained_lets_nothing_begin_and_uses_nothing_up() {
     second.release().await.unwrap();
     drained.await.unwrap();
 
-    let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent(&other)).await else { panic!("too late") };
+    let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent(&other)).await else {
+        panic!("a drained guard rejects")
+    };
     assert_eq!(rejection.code(), onceward_api::Code::Overloaded);
     assert_eq!(guard.look(&policy, &intent(&other)).await.unwrap().state, onceward::RecordState::Issued);
 }

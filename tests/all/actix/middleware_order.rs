@@ -1,4 +1,4 @@
-//! The guard among other middleware, in any order, and bodies that pass it as they came.
+//! The guard among other middleware, in any order, and request bodies that pass through it unchanged.
 
 use std::time::Duration;
 
@@ -26,22 +26,22 @@ fn cors() -> Cors {
 
 async fn panics(ledger: web::Data<Ledger>) -> HttpResponse {
     ledger.record("panic");
-    panic!("a handler that panics, as this test wants")
+    panic!("the handler panics on purpose")
 }
 
-/// The routes of every application below.
+/// The routes of every application in this file.
 fn routes(config: &mut web::ServiceConfig) {
     config.route("/orders", web::post().to(shop::order)).route("/panic", web::post().to(panics));
 }
 
-/// Runs one application with its guard and ledger.
+/// A running application with its guard and ledger.
 struct WrappedApp {
     served: TestServer,
     guard: Guard,
     ledger: Ledger,
 }
 
-/// Makes a [`WrappedApp`] of an application that is built from a guard.
+/// Starts a [`WrappedApp`] from an application that is built with a guard.
 macro_rules! wrapped {
     (|$protect:ident| $app:expr) => {{
         let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
@@ -66,8 +66,8 @@ impl WrappedApp {
         send(submit(&self.served.url, path, token, path).header("origin", ORIGIN)).await
     }
 
-    /// Asserts that each of these paths runs once per token, and that a script of another origin can read what it is
-    /// told: of what ran always, and of rejections and panics if CORS is outside of the guard.
+    /// Asserts that each of these paths runs once per token, and that a script of another origin can read the response of every
+    /// run, and also those of rejections and panics if CORS is outside of the guard.
     async fn holds(&self, paths: &[&str], is_cors_outside: bool) {
         for path in paths {
             let token = self.token().await;
@@ -101,7 +101,7 @@ impl WrappedApp {
     }
 }
 
-/// Asserts that a script of another origin can read an answer, with all of our headers.
+/// Asserts that a script of another origin can read a response with all of Onceward's headers.
 fn assert_readable(answer: &Answer) {
     assert_eq!(answer.headers["access-control-allow-origin"], ORIGIN, "{answer:?}");
     let exposed = answer.headers["access-control-expose-headers"].to_str().expect("text").to_lowercase();
@@ -111,7 +111,7 @@ fn assert_readable(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn the_guard_of_an_application_works_inside_of_everything_else() {
+async fn application_guard_works_inside_other_middleware() {
     let app = wrapped!(|protect| {
         let app = App::new().wrap(protect()).wrap(NormalizePath::trim()).wrap(Compress::default());
         app.wrap(cors()).wrap(Logger::default()).configure(routes)
@@ -120,7 +120,7 @@ async fn the_guard_of_an_application_works_inside_of_everything_else() {
 }
 
 #[tokio::test]
-async fn the_guard_of_an_application_works_outside_of_everything_else() {
+async fn application_guard_works_outside_other_middleware() {
     let app = wrapped!(|protect| {
         let app = App::new().wrap(Logger::default()).wrap(cors()).wrap(Compress::default());
         app.wrap(NormalizePath::trim()).wrap(protect()).configure(routes)
@@ -129,7 +129,7 @@ async fn the_guard_of_an_application_works_outside_of_everything_else() {
 }
 
 #[tokio::test]
-async fn the_guard_of_an_application_works_between_everything_else() {
+async fn application_guard_works_between_other_middleware() {
     let app = wrapped!(|protect| {
         let app = App::new().wrap(Compress::default()).wrap(NormalizePath::trim());
         app.wrap(protect()).wrap(Logger::default()).wrap(cors()).configure(routes)
@@ -143,7 +143,7 @@ async fn the_guard_of_an_application_works_between_everything_else() {
 }
 
 #[tokio::test]
-async fn the_guard_of_a_route_works_inside_of_an_application_s_middleware() {
+async fn route_guard_works_inside_application_middleware() {
     let app = wrapped!(|protect| {
         let orders = web::resource("/orders").wrap(protect()).route(web::post().to(shop::order));
         let panic = web::resource("/panic").wrap(protect()).route(web::post().to(panics));
@@ -154,7 +154,7 @@ async fn the_guard_of_a_route_works_inside_of_an_application_s_middleware() {
 }
 
 #[tokio::test]
-async fn the_guard_of_a_scope_works_in_any_order_with_the_scope_s_own_middleware() {
+async fn scope_guard_works_in_any_middleware_order() {
     let app = wrapped!(|protect| {
         let inside = web::scope("/inside").wrap(protect()).wrap(Logger::default()).wrap(Compress::default());
         let between = web::scope("/between").wrap(Compress::default()).wrap(protect()).wrap(Logger::default());
@@ -174,13 +174,13 @@ async fn the_guard_of_a_scope_works_in_any_order_with_the_scope_s_own_middleware
     app.holds(&["/outside/orders", "/between/orders"], false).await;
 }
 
-/// Bytes that no two places have alike, made of characters that may stand anywhere.
+/// Returns random alphanumeric bytes, the same for each size.
 fn content(size: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(size as u64);
     (0..size).map(|_| random.alphanumeric() as u8).collect()
 }
 
-/// Asserts that a body comes back as it was sent, once.
+/// Asserts that the handler echoes the body unchanged, once.
 async fn assert_echoed(what: &str, request: impl Fn() -> RequestBuilder, body: &[u8]) {
     let answer = send(request().body(body.to_vec())).await;
     assert_eq!(answer.said(), "200 executed", "{what}");
@@ -190,7 +190,7 @@ async fn assert_echoed(what: &str, request: impl Fn() -> RequestBuilder, body: &
 }
 
 #[tokio::test]
-async fn a_body_of_any_kind_and_size_reaches_the_handler_byte_for_byte() {
+async fn body_reaches_the_handler_byte_for_byte() {
     let shop = Shop::on(Memory::new());
     let echo = format!("{}/echo", shop.url());
     let sizes = [0, 1, 100, 64 * KIB, 256 * KIB - 1, 256 * KIB, 256 * KIB + 1, 300 * KIB, 5 * KIB * KIB];
@@ -234,14 +234,14 @@ async fn token_in_query(shop: &Shop) -> String {
     format!("a=1&{FIELD}={}&b=2", token(shop.url()).await)
 }
 
-/// A body whose length nobody says beforehand, in pieces.
+/// Returns a chunked body without a length.
 fn streamed(body: Vec<u8>, piece: usize) -> Body {
     let pieces: Vec<_> = body.chunks(piece).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
     Body::wrap_stream(stream::iter(pieces))
 }
 
 #[tokio::test]
-async fn a_body_that_comes_in_pieces_reaches_the_handler_byte_for_byte() {
+async fn chunked_body_reaches_the_handler_byte_for_byte() {
     let shop = Shop::on(Memory::new());
     let echo = format!("{}/echo", shop.url());
     for (size, piece) in [(1, 1), (500, 1), (70_000, 333), (256 * KIB, 4 * KIB), (5 * KIB * KIB, 60_000)] {
@@ -263,11 +263,11 @@ async fn a_body_that_comes_in_pieces_reaches_the_handler_byte_for_byte() {
     }
 }
 
-/// What `gzip` makes of `_onceward=another&item=tea`.
+/// `_onceward=another&item=tea`, compressed by `gzip`.
 const ZIPPED: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x8b\xcf\xcf\x4b\x4e\x2d\x4f\x2c\x4a\xb1\x4d\xcc\xcb\x2f\xc9\x48\x2d\x52\xcb\x2c\x49\xcd\xb5\x2d\x49\x4d\x04\x00\x57\x47\x16\xae\x1a\x00\x00\x00";
 
 #[tokio::test]
-async fn an_encoded_form_is_passed_on_untouched_and_not_looked_into() {
+async fn compressed_form_is_forwarded_unread() {
     let shop = Shop::on(Memory::new());
     let echo = format!("{}/echo", shop.url());
     let zipped = |request: RequestBuilder| {
@@ -281,7 +281,7 @@ async fn an_encoded_form_is_passed_on_untouched_and_not_looked_into() {
     assert_eq!(zipped(http().post(&echo).header(TOKEN, &token)).await.said(), "409 token_used");
 }
 
-/// Says of each part its name and content.
+/// Responds with the name and content of each part.
 async fn parts(ledger: web::Data<Ledger>, mut parts: Multipart) -> actix_web::Result<HttpResponse> {
     let mut read = Vec::new();
     while let Some(part) = parts.next().await {
@@ -294,14 +294,14 @@ async fn parts(ledger: web::Data<Ledger>, mut parts: Multipart) -> actix_web::Re
     Ok(HttpResponse::Ok().body(read))
 }
 
-/// Says of two fields what they hold.
+/// Responds with the fields as JSON.
 async fn fields(ledger: web::Data<Ledger>, form: web::Form<Vec<(String, String)>>) -> HttpResponse {
     ledger.record("fields");
     HttpResponse::Ok().json(form.into_inner())
 }
 
 #[tokio::test]
-async fn a_form_whose_first_field_is_the_token_reads_as_a_whole_in_the_handler() {
+async fn form_with_the_token_first_reaches_the_handler_whole() {
     let app = wrapped!(|protect| {
         let parts = web::resource("/parts").wrap(protect()).route(web::post().to(parts));
         App::new().service(parts).service(web::resource("/fields").wrap(protect()).route(web::post().to(fields)))
@@ -332,7 +332,7 @@ async fn paid(ledger: web::Data<Ledger>) -> HttpResponse {
 }
 
 #[tokio::test]
-async fn replay_is_readable_by_another_origin_only_if_cors_is_outside_of_the_guard() {
+async fn replay_is_cross_origin_readable_with_cors_outside() {
     let (guard, ledger) = (Guard::new(Memory::new()), web::Data::new(Ledger::new()));
     let data = ledger.clone();
     let served = TestServer::run(move |listener| {

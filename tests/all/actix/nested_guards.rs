@@ -1,4 +1,4 @@
-//! A guard inside of another one refuses, replays or loses its handler, and the outer one has to say the same of it.
+//! Nested guards: when the inner guard rejects, replays, or has an unknown outcome, the outer guard reports the same.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Nest {
         self.guard.issue(Duration::from_secs(600), Binding::none()).await.unwrap().as_str().to_owned()
     }
 
-    /// Submits with this token, or under this key of the outer guard, whichever that asks for.
+    /// Submits with `outer` as the token and as the key of the outer guard, which uses one of them.
     async fn submit(&self, path: &str, outer: &str, status: u16) -> Answer {
         let request = http().post(format!("{}{path}", self.served.url)).header(ORDER, "tea").header(STATUS, status);
         send(request.header(KEY, "k").header(OUTER, outer).header(onceward_api::header::TOKEN, outer)).await
@@ -90,15 +90,15 @@ async fn panic_behind_two_guards_leaves_the_outer_token_used() {
         let nest = Nest::of(outer, interval);
         let token = nest.token().await;
         assert_eq!(nest.submit("/panic", &token, 0).await.said(), "500 internal", "{what}");
-        // The interval of the inner guard is over by then, and stops nobody.
+        // The interval of the inner guard has expired by then, and rejects nothing.
         outlast(MOMENT).await;
         assert_eq!(nest.submit("/panic", &token, 0).await.said(), then, "{what}");
-        assert_eq!(nest.ledger.count("tea"), 1, "{what}: it may have taken effect before it panicked");
+        assert_eq!(nest.ledger.count("tea"), 1, "{what}: the handler may have taken effect before it panicked");
     }
 }
 
 #[tokio::test]
-async fn replay_of_an_inner_guard_is_not_called_executed() {
+async fn replay_of_an_inner_guard_is_not_executed() {
     for (what, outer) in [("token", token as fn(&Guard) -> Protect), ("remembered", remembered), ("key", outer_key)] {
         let nest = Nest::of(outer, key);
         assert_eq!(nest.submit("/orders", &nest.token().await, 201).await.said(), "201 executed", "{what}");
@@ -109,9 +109,9 @@ async fn replay_of_an_inner_guard_is_not_called_executed() {
     }
 }
 
-/// The inner guard cannot tell how the first run ended, until it is settled.
+/// The outcome of the first run is unknown until it is settled.
 #[tokio::test]
-async fn unknown_outcome_of_an_inner_guard_is_not_called_anything_else_and_not_kept() {
+async fn unknown_outcome_of_an_inner_guard_is_not_stored() {
     for (what, outer) in [("token", token as fn(&Guard) -> Protect), ("remembered", remembered), ("key", outer_key)] {
         let nest = Nest::of(outer, held);
         assert_eq!(nest.submit("/orders", &nest.token().await, 502).await.said(), "502 unknown", "{what}");
@@ -122,7 +122,7 @@ async fn unknown_outcome_of_an_inner_guard_is_not_called_anything_else_and_not_k
         let settled = nest.guard.settle(&KeyRules::at_most_once(), &intent, None, Effect::NotApplied, None).await;
         assert_eq!(settled.unwrap().into_result(), Ok(()), "{what}");
         if what == "key" {
-            // Its claim is left to its lease, and then the same runs.
+            // The claim of the outer key expires with its lease, and then a retry runs.
             until("the key is free", Duration::from_secs(20), || async {
                 nest.submit("/orders", &second, 201).await.said() == "201 executed"
             })

@@ -1,4 +1,4 @@
-//! The `Onceward-Outcome` header says what became of the run, under every policy.
+//! The `Onceward-Outcome` header of a response, under every policy.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Every policy, by the name of its scope, and whether a second request without a failure would be refused or replayed.
+/// Every policy, by the name of its scope.
 const POLICIES: [&str; 5] = ["token", "remembered", "key", "optional", "interval"];
 
 fn protect(guard: &Guard, policy: &str) -> Protect {
@@ -32,7 +32,7 @@ fn protect(guard: &Guard, policy: &str) -> Protect {
         "key" => Protect::key(guard, anyone(), KeyRules::retryable()).into_any(),
         "optional" => Protect::key(guard, anyone(), KeyRules::retryable()).optional().into_any(),
         "interval" => {
-            let rules = IntervalRules::new().every(MINUTE).expect("it is some time");
+            let rules = IntervalRules::new().every(MINUTE).expect("an interval of 1 ms or more");
             Protect::interval(guard, anyone(), rules).into_any()
         }
         other => unreachable!("{other}"),
@@ -40,7 +40,7 @@ fn protect(guard: &Guard, policy: &str) -> Protect {
     protect.action(policy.to_owned())
 }
 
-/// Each policy on a scope of its own, with a handler that takes JSON and one that takes anything.
+/// One scope for each policy, with a handler that requires JSON and one that accepts any body.
 fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let guard = guard.clone();
     move |config| {
@@ -57,7 +57,7 @@ fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     }
 }
 
-/// A submission under one of the policies, with a token or a key of its own.
+/// A submission under one of the policies, with its own token or key.
 struct Submission<'a> {
     served: &'a TestServer,
     policy: &'static str,
@@ -75,7 +75,7 @@ impl<'a> Submission<'a> {
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let url = format!("{}/{}{path}", self.served.url, self.policy);
-        // A connection of its own: a clock that is moved by hand does not keep idle ones.
+        // A new connection each time: with a manual clock, idle ones are not kept alive.
         let request = http().request(method, url).header("connection", "close").header(ORDER, self.policy);
         match self.policy {
             "token" | "remembered" => request.header(TOKEN, &self.credential),
@@ -89,7 +89,7 @@ impl<'a> Submission<'a> {
     }
 }
 
-/// A page's script sees no other header of a navigation.
+/// After a navigation, a page's script can read only the `Server-Timing` header.
 #[tokio::test]
 async fn outcome_is_repeated_for_pages_unless_it_took_effect() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
@@ -99,15 +99,15 @@ async fn outcome_is_repeated_for_pages_unless_it_took_effect() {
         for (status, said) in [(500, "500 not_applied"), (422, "422 not_applied"), (200, "200 executed"), (200, again)]
         {
             let answer = one.ask(status).await;
-            let told = Some(&said[4..]).filter(|outcome| !["executed", "replayed"].contains(outcome));
-            assert_eq!((answer.said(), answer.timing().as_deref()), (said.to_owned(), told), "{policy}");
+            let timing = Some(&said[4..]).filter(|outcome| !["executed", "replayed"].contains(outcome));
+            assert_eq!((answer.said(), answer.timing().as_deref()), (said.to_owned(), timing), "{policy}");
         }
         let lost = Submission::new(&guard, &served, policy).await.ask(502).await;
         assert_eq!((lost.said(), lost.timing().as_deref()), ("502 unknown".into(), Some("unknown")), "{policy}");
     }
 }
 
-/// Under a key, only the mark of a handler tells its own answer from one of the router.
+/// Under a key, only the mark of `entered` distinguishes a handler's response from the router's.
 #[tokio::test]
 async fn request_that_enters_no_handler_is_not_applied() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
@@ -129,9 +129,9 @@ async fn request_that_enters_no_handler_is_not_applied() {
     }
 }
 
-/// Under a key such a response is stored, since the router's looks like a handler's. It does not say that a handler ran.
+/// Under a key an error response is stored, since the router's looks like a handler's. Its outcome does not claim that a handler ran.
 #[tokio::test]
-async fn stored_error_is_executed_only_if_the_handler_was_certainly_entered() {
+async fn stored_error_is_executed_only_with_entered_handler() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = serve(&ledger, routes(&guard));
     let by_key = async |method: Method, path: &str, status: u16| {
@@ -151,7 +151,7 @@ async fn stored_error_is_executed_only_if_the_handler_was_certainly_entered() {
 }
 
 #[tokio::test]
-async fn outcome_says_whether_the_run_took_effect() {
+async fn outcome_states_the_effect_of_the_run() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = serve(&ledger, routes(&guard));
     for policy in POLICIES {
@@ -161,14 +161,14 @@ async fn outcome_says_whether_the_run_took_effect() {
                 ("optional", "executed" | "unknown") => "unprotected",
                 (_, outcome) => outcome,
             };
-            // Each content is an interval of its own.
+            // Each body has its own interval.
             let request = one.request(Method::POST, "/any").header(STATUS, status).body(status.to_string());
             assert_eq!(send(request).await.said(), format!("{status} {outcome}"), "{policy}");
         }
     }
 }
 
-/// A token with less than a second to live is not given back. Nothing took effect, and the client needs another token.
+/// A token that expires in less than a second is not given back. Nothing took effect, and the client needs a new token.
 #[tokio::test]
 async fn token_that_expires_during_the_run_is_not_released() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());
@@ -178,18 +178,18 @@ async fn token_that_expires_during_the_run_is_not_released() {
         let one = Submission::new(&guard, &served, policy).await;
         clock.advance(TTL - Duration::from_secs(1));
         let back = one.ask(422).await;
-        assert_eq!(back.said(), "422 not_applied", "{policy}: a second is worth it");
+        assert_eq!(back.said(), "422 not_applied", "{policy}: one second is left");
         assert!(!back.headers.contains_key(NEXT_TOKEN), "{policy}: the token is valid again");
         clock.advance(Duration::from_millis(1));
         let used = one.ask(422).await;
         assert_eq!(used.said(), "422 not_released", "{policy}");
-        assert!(used.headers.contains_key(NEXT_TOKEN), "{policy}: the token is used up");
+        assert!(used.headers.contains_key(NEXT_TOKEN), "{policy}: the token is used");
         assert_eq!(one.ask(200).await.said(), "409 token_used", "{policy}");
         assert_eq!(ledger.count(policy), 2, "{policy}");
     }
 }
 
-/// The store cannot be reached when a run that was not applied is given back. The token counts as used. The release of a key, an
+/// The store cannot be reached when a run that was not applied is released. A plain token counts as used. The release of a key, an
 /// interval or a remembered token is retried in the background.
 #[tokio::test]
 async fn release_that_does_not_reach_the_store_is_not_released() {
@@ -207,7 +207,7 @@ async fn release_that_does_not_reach_the_store_is_not_released() {
         proxy.next(command, TcpFault::LoseRequest);
         assert_eq!(failing.await.unwrap().said(), "503 not_released", "{policy}");
         let then = if policy == "token" { "409 token_used" } else { "200 executed" };
-        until("the next one is answered", LONG, || async { one.ask(200).await.said() == then }).await;
+        until("the next request has its outcome", LONG, || async { one.ask(200).await.said() == then }).await;
         assert_eq!(ledger.count(policy), if policy == "token" { 1 } else { 2 }, "{policy}");
     }
 }

@@ -14,10 +14,10 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::raw_http::post;
 use onceward_tests::shop::TestServer;
 
-/// Three spellings of one path, once `NormalizePath` has seen them.
+/// Three spellings of one path after `NormalizePath`.
 const TARGETS: [&str; 3] = ["/pay", "/pay/", "//pay"];
 
-/// An application with one route, and what its handler did.
+/// An application with one route, and its ledger.
 struct Bed {
     served: TestServer,
     ledger: Ledger,
@@ -43,7 +43,7 @@ impl Bed {
         post(&self.served.url, target, &[(KEY, "k")], "10").await
     }
 
-    /// What is said to each spelling, one after the other.
+    /// Sends each spelling, one after the other, and returns status and outcome of the responses.
     async fn said(&self) -> [String; 3] {
         let [one, two, three] = TARGETS;
         [self.pay(one).await.said(), self.pay(two).await.said(), self.pay(three).await.said()]
@@ -58,9 +58,9 @@ fn interval() -> Protect<IntervalPolicy> {
     Protect::interval(&Guard::new(Memory::new()), SubjectFrom::anonymous(), IntervalRules::new())
 }
 
-/// As the documentation of `Protect::action` has it: the middleware that is wrapped last runs first.
+/// As documented for `Protect::action`: the middleware that is wrapped last runs first.
 #[tokio::test]
-async fn normalize_path_outside_of_an_application_s_guard_makes_one_action() {
+async fn normalize_path_outside_application_guard_makes_one_action() {
     for (protect, again) in [(key().into_any(), "200 replayed"), (interval().into_any(), "409 too_soon")] {
         let bed = Bed::with(move || {
             App::new()
@@ -73,9 +73,9 @@ async fn normalize_path_outside_of_an_application_s_guard_makes_one_action() {
     }
 }
 
-/// Whatever wraps the application runs before what wraps a route.
+/// Middleware of the application runs before middleware of a route.
 #[tokio::test]
-async fn normalize_path_around_the_application_of_a_guarded_route_makes_one_action() {
+async fn normalize_path_outside_route_guard_makes_one_action() {
     for (protect, again) in [(key().into_any(), "200 replayed"), (interval().into_any(), "409 too_soon")] {
         let bed = Bed::with(move || {
             App::new()
@@ -87,8 +87,8 @@ async fn normalize_path_around_the_application_of_a_guarded_route_makes_one_acti
     }
 }
 
-/// Inside of the guard it comes too late: the guard has named the action by the path as it was sent. With a name of its own, the route
-/// has one action, and the path that differs is other content.
+/// Inside of the guard it runs too late: the guard has named the action by the raw path. With a named action, the route has one action,
+/// and a different path is different content.
 #[tokio::test]
 async fn normalize_path_inside_needs_a_named_action() {
     let protect = key().action("pay");

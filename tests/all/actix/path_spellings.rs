@@ -1,5 +1,5 @@
-//! One path can be spelled in many ways, since any octet of it may be percent-encoded. All spellings that reach one handler with the
-//! same parameters are one action.
+//! One path has many spellings, since any octet of it may be percent-encoded. All spellings that reach one handler with the same
+//! parameters are one action.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use tokio::sync::Semaphore;
 
 const LONG: Duration = Duration::from_secs(30);
 const JSON: (&str, &str) = ("content-type", "application/json");
-/// Has the handler wait at the gate.
+/// Request header: the handler waits at the gate.
 const WAITS: &str = "x-waits";
 
-/// Where handlers wait that are told to.
+/// Blocks handlers whose request has [`WAITS`].
 type Gate = Arc<Semaphore>;
 
-/// Writes down what it was called with.
+/// Records its path parameters.
 async fn called(
     request: HttpRequest,
     name: Path<(String, String)>,
@@ -43,18 +43,18 @@ async fn called(
     let (policy, name) = name.into_inner();
     if text_of(&request, WAITS).is_some() {
         ledger.record("begun");
-        gate.acquire().await.expect("it stays open").forget();
+        gate.acquire().await.expect("the gate is never closed").forget();
     }
     ledger.record(&format!("{policy} {name:?}"));
     HttpResponse::Ok().body(name)
 }
 
-/// One route for each policy, all of which call one handler with a part of the path.
+/// One route for each policy, all with the same handler and path parameters.
 fn routes(guard: &Guard, gate: &Gate) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
     let (guard, gate) = (guard.clone(), web::Data::new(Arc::clone(gate)));
     move |config| {
         let anyone = SubjectFrom::anonymous;
-        let every = |every| IntervalRules::new().every(every).expect("it is some time");
+        let every = |every| IntervalRules::new().every(every).expect("an interval of 1 ms or more");
         let route = |policy: &str| web::resource(format!("/{{policy:{policy}}}/{{name}}/end"));
         let by_key = || Protect::key(&guard, anyone(), KeyRules::retryable());
         let interval = |rules| Protect::interval(&guard, anyone(), rules);
@@ -92,13 +92,13 @@ impl Bed {
         Self { served: serve(&ledger, routes(&Guard::new(store), &gate)), ledger, gate }
     }
 
-    /// What the handler is called with for this spelling; `None` if it is not.
+    /// Returns the path parameter of the handler for this spelling; `None` if the handler is not called.
     async fn parameter(&self, spelling: &[u8]) -> Option<String> {
         let answer = post(&self.served.url, target("open", spelling), &[], "").await;
         (answer.status == 200).then(|| String::from_utf8_lossy(&answer.body).into_owned())
     }
 
-    /// The spellings that reach the handler, by what it is called with.
+    /// Groups the spellings that reach the handler by its path parameter.
     async fn spellings(&self, spellings: &[Vec<u8>]) -> BTreeMap<String, Vec<Vec<u8>>> {
         let mut alike = BTreeMap::<_, Vec<_>>::new();
         for spelling in spellings {
@@ -121,7 +121,7 @@ impl Bed {
         serde_json::from_slice::<IssuedToken>(&issued.body).unwrap().token
     }
 
-    /// How often the handler of a policy was called with this.
+    /// Returns the number of runs of a policy's handler with this parameter.
     fn runs(&self, policy: &str, parameter: &str) -> usize {
         self.ledger.count(&format!("{policy} {parameter:?}"))
     }
@@ -131,12 +131,12 @@ fn target(policy: &str, spelling: &[u8]) -> Vec<u8> {
     [b"/", policy.as_bytes(), b"/x", spelling, b"y/end"].concat()
 }
 
-/// One octet in all its spellings.
+/// Returns all spellings of one octet.
 fn spellings_of(octet: u8) -> Vec<Vec<u8>> {
     vec![format!("%{octet:02X}").into(), format!("%{octet:02x}").into(), vec![octet]]
 }
 
-/// Asserts that one effect comes of all spellings with which the handler is called alike, under every policy.
+/// Asserts that all spellings with the same path parameter have one effect, under every policy.
 async fn one_effect_each(store: impl Store, groups: Vec<Vec<Vec<u8>>>) {
     let bed = Bed::on(store);
     let alike: Vec<_> = stream::iter(&groups).then(|group| bed.spellings(group)).collect().await;
@@ -176,7 +176,7 @@ async fn one_effect(bed: &Bed, parameter: &str, alike: &[Vec<u8>]) {
     assert_eq!(bed.runs("path", parameter), usize::from(is_key), "{what}");
 }
 
-/// Asserts that a lock is taken by each first spelling, and refuses the others as long as that runs.
+/// Asserts that the first spelling of each group takes the lock, and that the others are rejected while it runs.
 async fn assert_locked(bed: &Bed, locks: &[(String, Vec<Vec<u8>>)]) {
     let begun = bed.ledger.count("begun");
     let held = locks.iter().map(|(_, alike)| bed.ask("lock", &alike[0], &[(WAITS, "yes")], ""));
@@ -200,12 +200,12 @@ fn text(spelling: &[u8]) -> String {
     String::from_utf8_lossy(spelling).into_owned()
 }
 
-/// Every octet there is. Those above ASCII are no text by themselves: they stay apart, and are no key.
+/// Returns every octet. Those above ASCII are not UTF-8 by themselves: they stay distinct actions, and are no valid keys.
 fn every_octet() -> Vec<Vec<Vec<u8>>> {
     (0..=u8::MAX).map(spellings_of).collect()
 }
 
-/// What takes more than one octet, and what is not percent-encoded in full.
+/// Returns characters of several octets, and incomplete percent-encodings.
 fn odd_ones() -> Vec<Vec<Vec<u8>>> {
     let groups: [&[&str]; 7] = [
         &["%C3%A9", "%c3%a9", "%C3%a9"],
@@ -235,14 +235,14 @@ async fn every_octet_in_all_its_spellings_is_one_action_on_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn odd_spellings_that_reach_a_handler_alike_are_one_action() {
+async fn spellings_with_the_same_parameters_are_one_action() {
     let redis = RedisServer::start();
     one_effect_each(Memory::new(), odd_ones()).await;
     one_effect_each(patient(&redis), odd_ones()).await;
 }
 
 #[tokio::test]
-async fn spelled_path_of_a_static_route_is_its_action() {
+async fn percent_encoded_static_route_is_one_action() {
     let guard = Guard::new(Memory::new());
     let targets =
         ["/keybody", "/%6beybody", "/keybod%79", "/%6B%65%79%62%6f%64%79", "http://shop/%6beybody", "/keybody?"];
@@ -261,7 +261,7 @@ async fn spelled_path_of_a_static_route_is_its_action() {
     }
 }
 
-/// Two paths that a router tells apart are two actions, also if a file system or a proxy would take them for one.
+/// Two paths that a router distinguishes are two actions, even if a file system or a proxy would treat them as one.
 #[tokio::test]
 async fn paths_that_differ_are_different_actions() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
@@ -303,9 +303,9 @@ async fn paths_that_differ_are_different_actions() {
     assert!([400, 404].contains(&asterisk.status), "{asterisk:?}");
 }
 
-/// The query counts by its decoded names and values, as it did.
+/// The query is compared by its decoded names and values.
 #[tokio::test]
-async fn spelled_query_is_the_same_content() {
+async fn percent_encoded_query_is_the_same_content() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve_at(&ledger, "/it", protect);
@@ -316,11 +316,11 @@ async fn spelled_query_is_the_same_content() {
     assert_eq!(ledger.runs().len(), 1);
 }
 
-/// The key that is a part of the path is what `web::Path` gives the handler.
+/// A key from the path is the value that `web::Path` passes to the handler.
 #[tokio::test]
-async fn key_from_the_path_is_what_the_handler_is_called_with() {
+async fn key_from_the_path_equals_the_handler_parameter() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    // Under one action, and with nothing compared but the key: what is replayed has the same key.
+    // One action, and only the key is compared: a rejected duplicate has the same key.
     let protect = Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new().every(LONG * 20).unwrap());
     let protect = protect.from(KeyFrom::path("name")).action("one");
     let served = serve(&ledger, move |config| {
@@ -344,9 +344,9 @@ async fn send_json(url: String, body: Value) -> Answer {
     send(http().post(url).json(&body)).await
 }
 
-/// The service redeems, claims and tells by the same names.
+/// The service redeems, claims and looks up by the same normalized action.
 #[tokio::test]
-async fn service_takes_all_spellings_of_an_action_for_one() {
+async fn service_treats_spellings_of_an_action_as_one() {
     let service = OncewardServer::start(&["--demo", "off"]);
     let at = |path: &str| format!("{}{path}", service.url);
     let token = async |action: &str| {
@@ -380,9 +380,9 @@ async fn service_takes_all_spellings_of_an_action_for_one() {
     assert!(String::from_utf8_lossy(&seen.body).contains("running"), "{seen:?}");
 }
 
-/// The Rust client names the action by the address it posts to, however that is spelled.
+/// The Rust client names the action by its URL, in any spelling.
 #[tokio::test]
-async fn client_gets_a_token_that_works_for_any_spelling() {
+async fn client_token_is_valid_for_any_spelling() {
     let shop = Shop::on(Memory::new());
     let client = onceward_client::Client::builder().build().unwrap();
     for path in ["/bound", "/%62ound", "/bo%75n%64"] {

@@ -1,4 +1,4 @@
-//! `RequestIntent` in a handler: it has the subject of its route, or there is none.
+//! `RequestIntent` in a handler: it has the subject of its route, or it is an error.
 
 use actix_web::{HttpResponse, web};
 use onceward::actix::{Protect, RequestIntent, SubjectFrom};
@@ -53,7 +53,7 @@ async fn request_intent_without_protect_is_an_internal_error() {
         let answer = ask(&served, "/bare", Some("alice")).await;
         assert_eq!((answer.status, answer.problem().code.as_str()), (500, "internal"), "{mode:?}: {answer:?}");
         let get = send(http().get(format!("{}/key", served.url)).header(USER, "alice")).await;
-        assert_eq!(get.status, 500, "{mode:?}: GET passes unread");
+        assert_eq!(get.status, 500, "{mode:?}: the guard does not check a GET");
     }
 }
 
@@ -76,7 +76,7 @@ async fn request_intent_of_an_unprotected_run_names_the_subject() {
 }
 
 #[tokio::test]
-async fn request_intent_without_a_subject_is_rejected_by_a_guard_that_enforces() {
+async fn request_intent_without_a_subject_is_rejected_when_enforcing() {
     let answer = ask(&shown(Mode::Enforce), "/key", None).await;
     assert_eq!((answer.status, answer.problem().code.as_str()), (401, "unauthorized"), "{answer:?}");
     for mode in [Mode::Observe, Mode::Off] {

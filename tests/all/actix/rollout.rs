@@ -1,4 +1,4 @@
-//! A guard brought in by degrees: off, observing, enforcing; and a net under the routes that nobody has wrapped.
+//! Gradual rollout of a guard (off, observing, enforcing), and `RequireProtection`, which finds unprotected routes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// An answer with all that a guard might touch.
+/// Responds with everything that a guard might change.
 async fn rich(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Bytes) -> Result<HttpResponse, Error> {
     ledger.record("rich");
     match header(&request, "x-kind") {
@@ -47,7 +47,7 @@ async fn rich(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Bytes)
     }
 }
 
-/// Sends every byte back, however many there are.
+/// Sends the whole body back.
 async fn echo(body: web::Payload) -> HttpResponse {
     match body.to_bytes_limited(1024 * 1024).await {
         Ok(Ok(body)) => HttpResponse::Ok().body(body),
@@ -55,7 +55,7 @@ async fn echo(body: web::Payload) -> HttpResponse {
     }
 }
 
-/// The same routes, guarded in all ways there are, or bare.
+/// The same routes under every policy, or without a guard.
 fn routes(guard: Option<Guard>, mode: Mode) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
     move |config| {
         let anyone = SubjectFrom::anonymous;
@@ -86,13 +86,13 @@ fn routes(guard: Option<Guard>, mode: Mode) -> impl Fn(&mut ServiceConfig) + Clo
     }
 }
 
-/// Answers without its body.
+/// Responds without reading its body.
 async fn ignoring(ledger: web::Data<Ledger>) -> HttpResponse {
     ledger.record("ignoring");
-    HttpResponse::Accepted().body("whatever you send")
+    HttpResponse::Accepted().body("the body is ignored")
 }
 
-/// Begins before its body is there.
+/// Begins before its body has arrived.
 async fn streaming(ledger: web::Data<Ledger>, body: web::Payload) -> HttpResponse {
     ledger.record("begun");
     let body = body.to_bytes_limited(1_000_000).await.unwrap().unwrap();
@@ -100,7 +100,7 @@ async fn streaming(ledger: web::Data<Ledger>, body: web::Payload) -> HttpRespons
     HttpResponse::Ok().body(format!("{} bytes", body.len()))
 }
 
-/// The same application with a guard and without.
+/// The same application with and without a guard.
 struct SideBySide {
     bare: TestServer,
     guarded: TestServer,
@@ -114,7 +114,7 @@ impl SideBySide {
         Self { bare, guarded: serve(&ledgers[1], routes(Some(guard.clone()), mode)), ledgers }
     }
 
-    /// Sends the same bytes to both, and has the same bytes back.
+    /// Sends the same bytes to both, and asserts that both responses have the same bytes.
     async fn same(&self, request: &[u8]) -> String {
         let bare = exchange(&self.bare, request).await;
         let guarded = exchange(&self.guarded, request).await;
@@ -122,7 +122,7 @@ impl SideBySide {
         bare
     }
 
-    /// Sends everything there is, twice, to every route.
+    /// Sends every request twice to every route.
     async fn same_for_everything(&self) {
         for path in ["/token", "/remembered", "/key", "/held", "/named", "/interval"] {
             for request in requests(path) {
@@ -130,18 +130,18 @@ impl SideBySide {
                 self.same(&request).await;
             }
         }
-        assert_eq!(self.ledgers[1].runs(), self.ledgers[0].runs(), "every request has run, and as it would have");
+        assert_eq!(self.ledgers[1].runs(), self.ledgers[0].runs(), "every request ran, as without a guard");
     }
 }
 
-/// One request on a connection of its own, and all bytes of the answer, but its date, and its headers in order: actix writes them
-/// in a different one each time.
+/// Sends one request on a new connection and returns all bytes of the response, without its date and with sorted headers: actix
+/// writes them in a different order each time.
 async fn exchange(served: &TestServer, request: &[u8]) -> String {
     let address: SocketAddr = served.url.strip_prefix("http://").unwrap().parse().unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
-    let read = tokio::time::timeout(LONG, stream.read_to_end(&mut answer)).await.expect("an answer in time");
+    let read = tokio::time::timeout(LONG, stream.read_to_end(&mut answer)).await.expect("a response in time");
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
     let mut lines: Vec<_> = head.split("\r\n").filter(|line| !line.starts_with("date: ")).collect();
@@ -149,7 +149,7 @@ async fn exchange(served: &TestServer, request: &[u8]) -> String {
     format!("{}\n\n{body}{}", lines.join("\n"), if read.is_ok() { "" } else { "<reset>" })
 }
 
-/// A request as it is written, with the lines of its head and its body.
+/// Returns the bytes of a request with these header lines and this body.
 fn written(method: &str, path: &str, lines: &[&str], body: &[u8]) -> Vec<u8> {
     let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
     let length = format!("content-length: {}\r\n", body.len());
@@ -158,7 +158,7 @@ fn written(method: &str, path: &str, lines: &[&str], body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Everything that a guard might find something about.
+/// Returns requests of every kind that a guard treats differently.
 fn requests(path: &str) -> Vec<Vec<u8>> {
     let token = format!("{TOKEN}: ow1_{}", "A".repeat(65));
     let (key, form) = (format!("{KEY}: k"), "content-type: application/x-www-form-urlencoded");
@@ -192,7 +192,7 @@ fn requests(path: &str) -> Vec<Vec<u8>> {
         let own = format!("{KEY}: status-{code}");
         all.push(written("POST", &order, &[&own, &status(code), &format!("{ORDER}: status-{code}")], b"status"));
     }
-    // A body that breaks off is no body, and must not be taken for a shorter one.
+    // A truncated body must not be treated as a shorter one.
     for kind in ["content-type: text/plain", form] {
         let broken = b"4\r\na=12\r\nnonsense\r\n";
         all.push(written("POST", &order, &[&format!("{KEY}: broken"), "transfer-encoding: chunked", kind], broken));
@@ -201,7 +201,7 @@ fn requests(path: &str) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn switched_off_a_guard_changes_no_byte_and_asks_nothing_of_the_store() {
+async fn guard_that_is_off_changes_nothing_without_store_commands() {
     let redis = RedisServer::start();
     let monitor = redis.monitor();
     let store = || Redis::open(&redis.url()).unwrap();
@@ -210,16 +210,16 @@ async fn switched_off_a_guard_changes_no_byte_and_asks_nothing_of_the_store() {
     let is_ours = |command: &String| command.contains("onceward");
     assert_eq!(monitor.commands().into_iter().filter(is_ours).collect::<Vec<_>>(), [""; 0]);
 
-    // On single routes: the guard itself is there for others.
+    // Only these routes are off: the guard itself enforces.
     let here = Guard::new(store());
     SideBySide::by_side(&here, Mode::Off).same_for_everything().await;
-    let is_asked = |command: &String| is_ours(command) && !command.contains(":secret:");
-    assert_eq!(monitor.commands().into_iter().filter(is_asked).collect::<Vec<_>>(), [""; 0]);
+    let is_for_records = |command: &String| is_ours(command) && !command.contains(":secret:");
+    assert_eq!(monitor.commands().into_iter().filter(is_for_records).collect::<Vec<_>>(), [""; 0]);
     assert_eq!((everywhere.would_have(), here.would_have()), (BTreeMap::new(), BTreeMap::new()));
 }
 
 #[tokio::test]
-async fn switched_off_a_guard_does_not_mind_a_store_that_is_down() {
+async fn guard_that_is_off_ignores_an_unavailable_store() {
     let mut redis = RedisServer::start();
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(Mode::Off).build();
     redis.kill();
@@ -230,7 +230,7 @@ async fn switched_off_a_guard_does_not_mind_a_store_that_is_down() {
 }
 
 #[tokio::test]
-async fn an_observing_guard_changes_no_byte_and_lets_everything_run() {
+async fn observing_guard_changes_no_byte_of_any_response() {
     let redis = RedisServer::start();
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(Mode::Observe).build();
     SideBySide::by_side(&guard, Mode::Enforce).same_for_everything().await;
@@ -248,7 +248,7 @@ async fn an_observing_guard_changes_no_byte_and_lets_everything_run() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_down_changes_nothing_for_whoever_is_observed() {
+async fn observed_requests_run_while_the_store_is_down() {
     let mut redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(200));
     let guard = Guard::builder(store).mode(Mode::Observe).build();
@@ -263,7 +263,7 @@ async fn a_store_that_is_down_changes_nothing_for_whoever_is_observed() {
     let would_have = guard.would_have();
     assert!(would_have.get("store_unavailable").is_some_and(|times| *times >= 3), "{would_have:?}");
 
-    // A store that dies in the middle of a run neither.
+    // Nor does a store that crashes during a run.
     redis.restart();
     let slow = [&format!("{KEY}: slow")[..], "x-order: slow", &format!("{TAKES}: 300")];
     let slow = written("POST", "/key/order", &slow, b"it");
@@ -275,7 +275,7 @@ async fn a_store_that_is_down_changes_nothing_for_whoever_is_observed() {
 }
 
 #[tokio::test]
-async fn an_observing_guard_counts_what_it_would_not_have_let_run_by_its_reason() {
+async fn observing_guard_counts_rejections_by_reason() {
     let guard = Guard::builder(Memory::new()).mode(Mode::Observe).build();
     let ledger = Ledger::new();
     let served = serve(&ledger, routes(Some(guard.clone()), Mode::Enforce));
@@ -308,10 +308,10 @@ async fn an_observing_guard_counts_what_it_would_not_have_let_run_by_its_reason(
         post("/interval/order").header(ORDER, "ran"),
     ] {
         let answer = send(request).await;
-        assert_eq!(answer.outcome, "", "nothing is said of it");
+        assert_eq!(answer.outcome, "", "the response has no outcome");
         all.push(answer);
     }
-    assert_eq!(ledger.count("ran"), all.len(), "everything runs");
+    assert_eq!(ledger.count("ran"), all.len(), "every request runs");
     let expected = [
         ("key_missing", 1),
         ("key_reused", 1),
@@ -326,22 +326,22 @@ async fn an_observing_guard_counts_what_it_would_not_have_let_run_by_its_reason(
     assert_eq!(guard.would_have(), BTreeMap::from(expected));
 }
 
-/// On a route where a duplicate would wait, it does not: that would change when it is answered.
+/// An observed duplicate does not wait, even on a route with `wait`: that would change the latency of its response.
 #[tokio::test]
-async fn an_observed_duplicate_of_a_run_in_progress_runs_at_once() {
+async fn observed_duplicate_does_not_wait_for_the_first() {
     let guard = Guard::builder(Memory::new()).mode(Mode::Observe).build();
     let ledger = Ledger::new();
     let served = serve(&ledger, routes(Some(guard.clone()), Mode::Enforce));
     let slow = tokio::spawn(send(under(&served.url, "/key/order", "k", "slow").header(TAKES, 1_500)));
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
     assert_eq!(buy(&served.url, "/key/order", "k", "quick").await.status, 200);
-    assert!(!slow.is_finished(), "it was not waited for");
+    assert!(!slow.is_finished(), "the duplicate did not wait");
     assert_eq!(guard.would_have(), BTreeMap::from([("in_progress", 1)]));
     assert_eq!((slow.await.unwrap().status, ledger.count("slow"), ledger.count("quick")), (200, 1, 1));
 }
 
 #[tokio::test]
-async fn observed_handler_that_ignores_its_body_does_not_wait_for_it() {
+async fn observed_handler_does_not_wait_for_an_ignored_body() {
     let guard = Guard::builder(Memory::new()).mode(Mode::Observe).build();
     let side = SideBySide::by_side(&guard, Mode::Enforce);
     let paths = ["/token", "/remembered", "/key", "/held", "/named", "/interval"];
@@ -349,16 +349,16 @@ async fn observed_handler_that_ignores_its_body_does_not_wait_for_it() {
         let lines = [&format!("{KEY}: k"), "x-order: k", "content-type: application/x-www-form-urlencoded"];
         let whole = written("POST", &format!("{path}/ignoring"), &lines, &[b'x'; 99]);
         let answer = side.same(&whole[..whole.len() - missing]).await;
-        assert!(answer.contains("HTTP/1.1 202 ") && answer.ends_with("whatever you send"), "{path}: {answer}");
+        assert!(answer.contains("HTTP/1.1 202 ") && answer.ends_with("the body is ignored"), "{path}: {answer}");
     });
     join_all(tries).await;
     assert_eq!(side.ledgers[1].count("ignoring"), paths.len() * 2);
     assert_eq!(guard.would_have(), BTreeMap::from([("unread", paths.len() as u64 * 2)]));
 }
 
-/// The body comes when the handler has begun, and the handler reads it.
+/// The body arrives after the handler has begun, and the handler reads it.
 #[tokio::test]
-async fn observed_request_with_a_slow_body_is_judged_after_its_handler_has_read_it() {
+async fn observed_slow_body_is_checked_after_the_handler() {
     let guard = Guard::builder(Memory::new()).mode(Mode::Observe).build();
     let ledger = Ledger::new();
     let served = serve(&ledger, routes(Some(guard.clone()), Mode::Enforce));
@@ -401,7 +401,7 @@ async fn observed_request_with_a_slow_body_is_judged_after_its_handler_has_read_
 }
 
 #[tokio::test]
-async fn a_guard_enforces_unless_it_is_told_otherwise_and_a_route_never_does_more_than_its_guard() {
+async fn route_mode_never_exceeds_the_guard_mode() {
     use Mode::{Enforce, Observe, Off};
     assert_eq!((Mode::default(), Guard::new(Memory::new()).mode()), (Enforce, Enforce));
     for (everywhere, here, said) in [
@@ -424,7 +424,7 @@ async fn a_guard_enforces_unless_it_is_told_otherwise_and_a_route_never_does_mor
     }
 }
 
-/// Answers without asking anybody further in, as a login check does.
+/// Middleware that responds itself to clients that are not logged in.
 async fn logged_in(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -439,7 +439,7 @@ async fn logged_in(
     Ok(request.into_response(answer.finish()).map_into_right_body())
 }
 
-/// A shop in which somebody has forgotten something.
+/// A shop with some unprotected routes.
 fn shop(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + 'static {
     let guard = guard.clone();
     move |config| {
@@ -494,7 +494,7 @@ impl Net {
 }
 
 #[tokio::test]
-async fn a_submission_that_no_guard_has_seen_is_refused_by_the_name_of_its_route() {
+async fn unprotected_submission_is_rejected_with_its_route() {
     let net = Net::under(&Guard::new(Memory::new()));
     for (method, path, route) in [
         ("POST", "/forgotten/1", "POST /forgotten/{id}"),
@@ -506,15 +506,15 @@ async fn a_submission_that_no_guard_has_seen_is_refused_by_the_name_of_its_route
             let detail = answer.problem().detail;
             assert!(detail.contains(&format!("`{route}`")), "{detail}");
         }
-        assert_eq!(net.ledger.count(path), 1, "it is found out by the first, and from then on nothing runs");
+        assert_eq!(net.ledger.count(path), 1, "the first request finds the route, and later ones do not run");
     }
     assert_eq!(net.send("POST", "/forgotten/2").await.said(), "500 internal");
-    assert_eq!(net.ledger.count("/forgotten/2"), 0, "it is one route, whatever the id");
+    assert_eq!(net.ledger.count("/forgotten/2"), 0, "the route is the same for every id");
     assert_eq!(net.require.unprotected(), ["DELETE /api/v1/{tenant}/forgotten", "POST /forgotten/{id}"]);
 }
 
 #[tokio::test]
-async fn what_is_protected_exempt_or_only_looks_passes_the_net() {
+async fn protected_exempt_and_safe_requests_pass_require_protection() {
     let net = Net::under(&Guard::new(Memory::new()));
     for (method, path, said) in [
         ("POST", "/protected", "200 executed"),
@@ -542,28 +542,28 @@ async fn what_is_protected_exempt_or_only_looks_passes_the_net() {
     assert_eq!(net.require.unprotected(), [""; 0]);
 }
 
-/// One route has many spellings, and is known under all of them.
+/// A route that was found by one spelling of its path is known by all.
 #[tokio::test]
-async fn route_that_is_known_by_one_spelling_of_its_path_is_known_by_all() {
+async fn unprotected_route_is_known_by_every_path_spelling() {
     let net = Net::under(&Guard::new(Memory::new()));
     for target in ["/%66orgotten/1", "/forgotten/2", "/f%6Frgotten/%33", "/%66%6frgotten/1"] {
         assert_eq!(post(&net.served.url, target, &[(ORDER, target)], "").await.said(), "500 internal", "{target}");
     }
-    assert_eq!(net.ledger.runs(), ["/%66orgotten/1"], "from then on it is refused before it runs");
+    assert_eq!(net.ledger.runs(), ["/%66orgotten/1"], "later requests are rejected before the handler");
     assert_eq!(net.require.unprotected(), ["POST /forgotten/{id}"]);
 
     for target in ["/%70rotected", "/protected", "/%73earch", "/search"] {
         let answer = post(&net.served.url, target, &[(KEY, target), (ORDER, target)], "").await;
         assert_eq!(answer.status, 200, "{target}: {answer:?}");
     }
-    assert_eq!(net.require.unprotected(), ["POST /forgotten/{id}"], "a guard on one route says nothing of another");
+    assert_eq!(net.require.unprotected(), ["POST /forgotten/{id}"], "a guard on one route does not protect another");
     assert_eq!(post(&net.served.url, "/%66orgotten/4", &[(ORDER, "late")], "").await.said(), "500 internal");
     assert_eq!(net.ledger.count("late"), 0);
 }
 
-/// Whoever is not let in has not submitted anything, and must not shut the route for everybody else.
+/// A client that is not logged in reaches no handler, and must not make the route rejected for other clients.
 #[tokio::test]
-async fn a_login_check_that_answers_for_a_protected_route_does_not_have_it_refused() {
+async fn login_check_does_not_make_a_protected_route_rejected() {
     for (accept, status) in [("application/json", 401), ("text/html", 303)] {
         let net = Net::under(&Guard::new(Memory::new()));
         let path = "/members/orders";
@@ -572,16 +572,16 @@ async fn a_login_check_that_answers_for_a_protected_route_does_not_have_it_refus
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         for _ in 0..2 {
             let stranger = client.execute(request("k").build().unwrap()).await.unwrap();
-            assert_eq!(stranger.status(), status, "it is told to log in");
+            assert_eq!(stranger.status(), status, "the login check responds");
         }
         assert_eq!(send(request("k").header("x-user", "alice")).await.said(), "200 executed");
         assert_eq!((net.ledger.count("ran"), net.require.unprotected()), (1, Vec::new()));
     }
 }
 
-/// A form is answered with a redirect as a rule. So is whoever has to log in first, on a route that is protected.
+/// Both a handler of a form and a login check on a protected route respond with a redirect.
 #[actix_web::test]
-async fn a_redirect_finds_a_route_until_a_guard_is_seen_on_it_and_has_nothing_refused() {
+async fn redirect_reports_a_route_until_a_guard_is_seen() {
     let guard = Guard::new(Memory::new());
     let require = RequireProtection::new(&guard);
     let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
@@ -612,7 +612,7 @@ async fn a_redirect_finds_a_route_until_a_guard_is_seen_on_it_and_has_nothing_re
     assert_eq!(require.unprotected(), ["POST /forgotten"]);
 }
 
-/// What wraps the application, or a scope, and answers with a page.
+/// Middleware of an application or a scope that responds with a page to clients that are not logged in.
 async fn closed(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -623,8 +623,9 @@ async fn closed(
     Ok(request.into_response(HttpResponse::Ok().body("Log in.")).map_into_right_body())
 }
 
-/// What is protected stays open, and what is not is found, although strangers are given a page in the place of both.
-async fn a_page_shuts_nothing<R, B: MessageBody>(
+/// Asserts that the protected route stays available and the unprotected one is found, although middleware responds with a page to
+/// clients that are not logged in.
+async fn page_of_middleware_rejects_nothing<R, B: MessageBody>(
     app: &impl Service<R, Response = ServiceResponse<B>, Error = Error>,
     ask_as: impl Fn(&str, Option<&str>) -> R,
     require: &RequireProtection,
@@ -644,7 +645,7 @@ async fn a_page_shuts_nothing<R, B: MessageBody>(
 }
 
 #[actix_web::test]
-async fn a_page_that_is_answered_in_the_place_of_a_protected_route_does_not_have_it_refused() {
+async fn middleware_page_does_not_make_a_protected_route_rejected() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let on = |path: &str| web::resource(path.to_owned()).route(web::post().to(order));
     let protect = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
@@ -657,15 +658,15 @@ async fn a_page_that_is_answered_in_the_place_of_a_protected_route_does_not_have
     let require = RequireProtection::new(&guard);
     let app = App::new().app_data(web::Data::new(ledger.clone())).wrap(from_fn(closed)).wrap(require.clone());
     let app = app.service(on("/it").wrap(protect())).service(on("/forgotten"));
-    a_page_shuts_nothing(&test::init_service(app).await, ask_as, &require, &ledger, "").await;
+    page_of_middleware_rejects_nothing(&test::init_service(app).await, ask_as, &require, &ledger, "").await;
 
     let require = RequireProtection::new(&guard);
     let members = web::scope("/members").service(on("/it").wrap(protect())).service(on("/forgotten"));
     let app = App::new().app_data(web::Data::new(ledger.clone())).wrap(require.clone());
     let app = app.service(members.wrap(from_fn(closed))).service(on("/late").wrap(protect()).wrap(from_fn(closed)));
     let app = test::init_service(app).await;
-    a_page_shuts_nothing(&app, ask_as, &require, &ledger, "/members").await;
-    // On the route itself nobody can tell, until a guard was seen there.
+    page_of_middleware_rejects_nothing(&app, ask_as, &require, &ledger, "/members").await;
+    // Middleware on the route itself looks like its handler, until a guard was seen on the route.
     for user in [Some("alice"), None, Some("alice")] {
         assert_eq!(test::call_service(&app, ask_as("/late", user)).await.status(), 200, "{user:?}");
     }
@@ -673,7 +674,7 @@ async fn a_page_that_is_answered_in_the_place_of_a_protected_route_does_not_have
 }
 
 #[actix_web::test]
-async fn what_is_taken_without_a_route_is_found_too() {
+async fn submission_to_the_default_service_is_found() {
     let guard = Guard::new(Memory::new());
     for is_exempt in [false, true] {
         let (require, ledger) = (RequireProtection::new(&guard), Ledger::new());
@@ -700,7 +701,7 @@ async fn what_is_taken_without_a_route_is_found_too() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_off_or_observes_has_a_net_that_refuses_nothing() {
+async fn require_protection_rejects_nothing_when_off_or_observing() {
     for (mode, found) in [(Mode::Off, vec![]), (Mode::Observe, vec!["POST /forgotten/{id}"])] {
         let net = Net::under(&Guard::builder(Memory::new()).mode(mode).build());
         for _ in 0..2 {
@@ -713,22 +714,22 @@ async fn a_guard_that_is_off_or_observes_has_a_net_that_refuses_nothing() {
     }
 }
 
-/// A rejection before the handler leaves a body that nobody has read.
+/// A rejection before the handler leaves an unread body.
 #[tokio::test]
-async fn what_the_net_refuses_is_told_although_it_was_sent_with_a_body() {
+async fn unprotected_submission_with_a_body_receives_the_rejection() {
     let net = Net::under(&Guard::new(Memory::new()));
     let client = http();
     for _ in 0..10 {
         let request = client.post(format!("{}/forgotten/1", net.served.url)).body(vec![b'x'; 60_000]);
-        let answer = Answer::of(request.send().await.expect("an answer")).await;
+        let answer = Answer::of(request.send().await.expect("a response")).await;
         assert_eq!(answer.said(), "500 internal");
     }
     assert_eq!(net.ledger.count("order"), 1);
 }
 
-/// What a user writes to have every route of an application checked with its own tests.
+/// An application's own tests can check all of its routes like this.
 #[actix_web::test]
-async fn a_user_s_own_tests_say_which_routes_were_forgotten() {
+async fn application_tests_can_list_unprotected_routes() {
     let guard = Guard::new(Memory::new());
     let require = RequireProtection::new(&guard);
     let app = App::new()
@@ -753,9 +754,9 @@ async fn a_user_s_own_tests_say_which_routes_were_forgotten() {
     assert_eq!(require.unprotected(), ["DELETE /api/v1/{tenant}/forgotten", "POST /forgotten/{id}"]);
 }
 
-/// The route that gives out tokens takes nothing that could happen twice.
+/// The route that issues tokens has no effect that could happen twice.
 #[actix_web::test]
-async fn the_route_that_gives_out_tokens_needs_no_protection() {
+async fn token_route_needs_no_protection() {
     let guard = Guard::new(Memory::new());
     let require = RequireProtection::new(&guard);
     let app = App::new().wrap(require.clone()).service(token_route(&guard, SubjectFrom::anonymous()));
@@ -767,7 +768,7 @@ async fn the_route_that_gives_out_tokens_needs_no_protection() {
     assert_eq!(require.unprotected(), [""; 0]);
 }
 
-/// An application that gives out tokens, takes submissions with them, and has a route that only a token leads to.
+/// Starts an application that issues tokens, redeems them, and has a route that matches only with a token.
 fn application(guard: &Guard, ledger: &Ledger) -> TestServer {
     let guard = guard.clone();
     serve(ledger, move |config| {
@@ -783,9 +784,9 @@ fn application(guard: &Guard, ledger: &Ledger) -> TestServer {
     })
 }
 
-/// Pages fetch a token before they submit: a guard that is off, or only observes, must not keep them from it.
+/// Pages fetch a token before they submit: a guard that is off or observes must not prevent that.
 #[tokio::test]
-async fn a_store_that_is_down_keeps_no_page_from_its_token_unless_the_guard_enforces() {
+async fn tokens_are_issued_without_store_unless_enforcing() {
     for (mode, fetched, submitted) in
         [(Mode::Off, 201, "200 "), (Mode::Observe, 201, "200 "), (Mode::Enforce, 503, "400 token_missing")]
     {
@@ -806,7 +807,7 @@ async fn a_store_that_is_down_keeps_no_page_from_its_token_unless_the_guard_enfo
 }
 
 #[tokio::test]
-async fn a_guard_that_is_off_gives_out_tokens_without_its_store_that_are_not_taken_for_used_ones_later() {
+async fn token_issued_while_off_is_invalid_not_used_later() {
     let redis = RedisServer::start();
     let monitor = redis.monitor();
     let guard = |mode| {
@@ -818,7 +819,7 @@ async fn a_guard_that_is_off_gives_out_tokens_without_its_store_that_are_not_tak
     let token = token(&off.url).await;
     assert_eq!(send(submit(&off.url, "/it", &token, "ran")).await.said(), "200 ");
     assert_eq!(monitor.commands().into_iter().filter(|line| line.contains("onceward")).collect::<Vec<_>>(), [""; 0]);
-    // A page that was open when the guard was switched on fetches another, since nothing was sent with this one.
+    // A page that was open when the guard was switched on fetches a new token, as this one was not redeemed.
     let on = application(&guard(Mode::Enforce), &ledger);
     let later = send(submit(&on.url, "/it", &token, "ran")).await;
     assert_eq!((later.said().as_str(), later.problem().retry), ("403 token_invalid", Retry::NewToken));

@@ -1,4 +1,4 @@
-//! A guard on memory that each worker of a server builds for itself is as many guards as there are workers.
+//! A guard on a memory store that every worker builds for itself: the workers would not share records, so the server must not start.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,17 +21,17 @@ use onceward_tests::polling::until_blocking;
 
 use crate::PEER;
 
-/// How long a server may take to start, or to say why it does not.
+/// Maximum time for a server to start, or to fail.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Where a server runs.
+/// The async runtime of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Runtime {
     Actix,
     Tokio,
 }
 
-/// A server that answers, and is stopped at the end.
+/// A running server, which is stopped on drop.
 pub(crate) struct RunningServer {
     pub(crate) url: String,
     handle: ServerHandle,
@@ -43,7 +43,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// Starts this many servers, each from a listener, and waits until all of them answer or one has failed.
+/// Starts this many servers, each from a listener, and waits until all of them respond or one has failed.
 pub(crate) fn start(
     runtime: Runtime,
     count: usize,
@@ -51,46 +51,46 @@ pub(crate) fn start(
 ) -> io::Result<Vec<RunningServer>> {
     let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap()).collect();
     let addresses: Vec<_> = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let run = async move {
         let servers: Vec<Server> = listeners.into_iter().map(server).collect::<io::Result<_>>().unwrap();
-        tell.send(Ok(servers.iter().map(Server::handle).collect())).unwrap();
+        sender.send(Ok(servers.iter().map(Server::handle).collect())).unwrap();
         for ended in join_all(servers).await {
-            // The test may be over.
-            let _ = tell.send(ended.map(|()| Vec::new()));
+            // The test may have ended.
+            let _ = sender.send(ended.map(|()| Vec::new()));
         }
     };
     thread::spawn(move || match runtime {
         Runtime::Actix => actix_web::rt::System::new().block_on(run),
         Runtime::Tokio => tokio::runtime::Runtime::new().unwrap().block_on(run),
     });
-    let handles = told.recv_timeout(LONG).expect("the servers are made")?;
+    let handles = receiver.recv_timeout(LONG).expect("the servers are built")?;
     let mut ended = None;
     let answers = |address: &SocketAddr| TcpStream::connect(address).is_ok_and(is_answered);
     let is_decided = until_blocking(LONG, || {
-        ended = told.try_recv().ok();
+        ended = receiver.try_recv().ok();
         ended.is_some() || addresses.iter().all(answers)
     });
-    assert!(is_decided, "neither an answer nor an error");
+    assert!(is_decided, "neither a response nor an error");
     ended.transpose()?;
     let urls = addresses.iter().map(|address| format!("http://{address}"));
     Ok(urls.zip(handles).map(|(url, handle)| RunningServer { url, handle }).collect())
 }
 
-/// Whether a worker answers: the system accepts connections before there is one.
+/// Returns true if a worker responds: the system accepts connections before a worker runs.
 fn is_answered(mut stream: TcpStream) -> bool {
     let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
     let _ = stream.write_all(b"GET / HTTP/1.1\r\nhost: shop\r\n\r\n");
     stream.read(&mut [0]).is_ok_and(|read| read > 0)
 }
 
-/// A guard for the route. Stores compete at the place of the caller, so each test has a place of its own.
+/// Protects the route. The check for a store per worker is by source line of the caller, so each test calls this on its own line.
 #[track_caller]
 fn by_key(guard: &Guard) -> Protect<KeyPolicy> {
     Protect::key(guard, SubjectFrom::anonymous(), KeyRules::at_most_once())
 }
 
-/// A server whose closure calls `protect`, which builds a guard or uses one.
+/// Builds a server whose closure calls `protect`, which builds a guard or uses an existing one.
 fn server(
     listener: TcpListener,
     workers: usize,
@@ -109,7 +109,7 @@ fn server(
     Ok(server.workers(workers).disable_signals().listen(listener)?.run())
 }
 
-/// One server of that kind.
+/// Starts one server whose closure calls `protect`.
 fn start_one(
     runtime: Runtime,
     workers: usize,
@@ -120,7 +120,7 @@ fn start_one(
     start(runtime, 1, move |listener| server(listener, workers, &ledger, protect.clone()))
 }
 
-/// Pays 40 times under one key, each over a connection of its own, so that every worker gets some.
+/// Pays 40 times under one key, each over a new connection, so that every worker receives some requests.
 async fn pays_once(running: &[RunningServer], ledger: &Ledger) {
     for RunningServer { url, .. } in running {
         let before = ledger.runs().len();
@@ -150,7 +150,7 @@ async fn memory_guard_of_each_worker_stops_the_server() {
 }
 
 #[tokio::test]
-async fn memory_guard_of_each_worker_names_the_mistake_without_a_logger() {
+async fn memory_guard_per_worker_is_reported_without_a_logger() {
     let errors = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new(PEER);
     command.args(["inside", "memory:"]).arg(Ledger::new().path());
@@ -166,7 +166,7 @@ async fn memory_guard_of_each_worker_names_the_mistake_without_a_logger() {
     assert!(status.is_some_and(|status| !status.success()), "{status:?}");
     let said = std::fs::read_to_string(errors.path()).unwrap();
     assert!(said.contains("build the guard before `HttpServer::new` and move a clone into the closure"), "{said}");
-    assert!(said.contains("tests/src/"), "it names the line: {said}");
+    assert!(said.contains("tests/src/"), "the error names the source line: {said}");
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn only_worker_may_build_the_guard_itself() {
             pays_once(&running, &ledger).await;
         }
     }
-    // At the same time, each in a runtime of its own.
+    // Several at the same time, each in its own runtime.
     let ledger = Ledger::new();
     let each = [Runtime::Actix, Runtime::Actix, Runtime::Tokio, Runtime::Tokio];
     let running: Vec<_> = each

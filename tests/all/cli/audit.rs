@@ -1,4 +1,4 @@
-//! After a crash: `audit` finds exactly the claims whose owner is gone, `key settle` settles them, and the retry gets the right answer.
+//! After a crash, `audit` finds exactly the claims of dead owners, `key settle` settles them, and a retry receives the right response.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// Processes on one Redis, each with a log of its own.
+/// Processes on one Redis, each with its own log.
 struct Bed {
     redis: RedisServer,
     ledger: Ledger,
@@ -39,7 +39,7 @@ impl Bed {
         Self { redis, ledger, folder, peers }
     }
 
-    /// Runs a command on the store and says what came of it, as a program reads it.
+    /// Runs a command on the store and returns its exit code and JSON output.
     fn ask(&self, arguments: &[&str]) -> (i32, Value) {
         let output = run(&[arguments, &["--json", "--store", &self.redis.url()]].concat());
         (output.status.code().unwrap(), if output.stdout.is_empty() { Value::Null } else { parsed(&output) })
@@ -51,16 +51,16 @@ impl Bed {
         self.ask(&[&["audit"], more, &logs].concat())
     }
 
-    /// Begins something that takes long, and waits until its effect is there.
+    /// Starts a slow request and waits for its effect.
     async fn begin(&self, peer: usize, path: &'static str, key: &str) -> JoinHandle<Result<Answer, reqwest::Error>> {
         let request = under(&self.peers[peer].url, path, key, key).header(THEN, "60000");
         let sent = tokio::spawn(async move { Ok(Answer::of(request.send().await?).await) });
-        until("its effect is there", LONG, || std::future::ready(self.ledger.count(key) == 1)).await;
+        until("the effect has happened", LONG, || std::future::ready(self.ledger.count(key) == 1)).await;
         sent
     }
 }
 
-/// The claims that were listed: what became of each, and for what, sorted.
+/// Returns fate and action of each listed claim, sorted.
 fn listed(said: &Value) -> Vec<(String, String)> {
     let text = |claim: &Value, name: &str| claim[name].as_str().unwrap().to_owned();
     let claims = said["claims"].as_array().unwrap().iter();
@@ -73,7 +73,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(fate, action)| ((*fate).to_owned(), (*action).to_owned())).collect()
 }
 
-/// The ticket and the run of the first that was listed with this fate.
+/// Returns ticket and run of the first claim with this fate.
 fn first(said: &Value, fate: &str) -> (String, String) {
     let claim = said["claims"].as_array().unwrap().iter().find(|claim| claim["fate"] == fate).unwrap();
     (claim["ticket"].as_str().unwrap().to_owned(), claim["run"].as_str().unwrap().to_owned())
@@ -83,8 +83,8 @@ const HELD: &str = "/keyed/held";
 const PLAIN: &str = "/keyed/orders";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answer_as_was_said() {
-    // With time enough for a command to come and look before what has died is known to have.
+async fn audit_lists_exactly_the_claims_of_a_killed_process() {
+    // A lease long enough for a command to run before the dead owner is detected.
     const HELD: &str = "/keyed/held/patient";
     const PLAIN: &str = "/keyed/patient";
     let mut bed = Bed::start(3);
@@ -93,18 +93,18 @@ async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answ
     for peer in 0..3 {
         assert_eq!(buy(&bed.peers[peer].url, PLAIN, &format!("done-{peer}"), "done").await.status, 200);
         let failed = under(&bed.peers[peer].url, PLAIN, &format!("failed-{peer}"), "failed").header(STATUS, 503);
-        assert_eq!(send(failed).await.status, 503, "it did not happen, and is free again");
+        assert_eq!(send(failed).await.status, 503, "not applied, so the key is free again");
     }
     for key in ["dead-1", "dead-2"] {
         bed.begin(0, HELD, key).await.abort();
     }
     bed.begin(0, PLAIN, "dead-plain").await.abort();
     let (code, before) = bed.audit(&["--wait"]);
-    assert_eq!((code, listed(&before), &before["alive"]), (0, pairs(&[]), &object!(5)), "all are alive: {before:#}");
+    assert_eq!((code, listed(&before), &before["alive"]), (0, pairs(&[]), &object!(5)), "all alive: {before:#}");
 
     bed.peers[0].kill();
     let (code, at_once) = bed.audit(&[]);
-    assert_eq!((code, listed(&at_once)), (0, pairs(&[])), "it cannot be told yet: {at_once:#}");
+    assert_eq!((code, listed(&at_once)), (0, pairs(&[])), "undecided until the lease expires: {at_once:#}");
     let within = at_once["known_within_ms"].as_u64().unwrap();
     assert!(at_once["in_doubt"] == 5 && (1..=PATIENT.as_millis() as u64).contains(&within), "{at_once:#}");
 
@@ -120,7 +120,7 @@ async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answ
         "{after:#}"
     );
 
-    // By the ticket that was printed: it happened.
+    // By the printed ticket: applied.
     let other = bed.peers[1].url.clone();
     assert_eq!(buy(&other, HELD, "dead-1", "dead-1").await.said(), "409 outcome_unknown");
     let tickets: Vec<_> =
@@ -138,23 +138,23 @@ async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answ
     assert_eq!((replayed.said().as_str(), &replayed.body[..]), ("201 replayed", &b"found in the books"[..]));
     assert_eq!((&replayed.headers["location"], bed.ledger.count("dead-1")), (&"/receipts/7".parse().unwrap(), 1));
 
-    // By the key itself: it did not.
+    // By the key: not applied.
     let key = ["--key", "dead-2", "--action", "POST /keyed/held/patient"];
     let (code, released) = bed.ask(&[&["key", "settle"], &key[..], &["--not-applied"]].concat());
     assert_eq!((code, &released["event"]), (0, &object!("released")), "{released:#}");
     assert_eq!(buy(&other, HELD, "dead-2", "dead-2").await.said(), "200 executed");
     assert_eq!(bed.ledger.count("dead-2"), 2);
 
-    // One that is alive is left alone.
+    // A live run is left alone.
     let (_, look) = bed.ask(&["key", "look", "--key", "alive-held", "--action", "POST /keyed/held/patient"]);
     assert_eq!(look["state"], "running");
     let output =
         run(&["key", "settle", look["ticket"].as_str().unwrap(), "--not-applied", "--store", &bed.redis.url()]);
     let (code, text) = said(&output);
-    assert!(code == 1 && text.contains("still running") && text.contains("left alone"), "{text}");
+    assert!(code == 1 && text.contains("may still be alive") && text.contains("nothing was changed"), "{text}");
     assert!(!alive.is_finished() && !also_alive.is_finished());
 
-    // What was settled is known of, by its record or by its line in a log.
+    // Settled claims are recognized by their record or their log line.
     let line = bed.folder.path().join("settled.log");
     std::fs::write(&line, format!("{released}\n")).unwrap();
     let (_, rest) = bed.audit(&["--wait", line.to_str().unwrap()]);
@@ -164,7 +164,7 @@ async fn exactly_the_claims_of_a_killed_process_are_listed_and_settled_ones_answ
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ended_as_unknown_is_listed_as_long_as_it_is_held() {
+async fn unknown_outcome_is_listed_while_held() {
     let bed = Bed::start(1);
     let url = bed.peers[0].url.clone();
     for (path, key) in [(HELD, "held"), (PLAIN, "plain")] {
@@ -175,19 +175,19 @@ async fn what_ended_as_unknown_is_listed_as_long_as_it_is_held() {
     let (ticket, run) = first(&said, "unknown");
     assert_eq!(buy(&url, HELD, "held", "held").await.said(), "409 outcome_unknown");
     let stranger = "00000000-0000-4000-8000-000000000001";
-    assert_eq!(bed.ask(&["key", "settle", &ticket, "--run", stranger, "--not-applied"]).0, 1, "that was another run");
+    assert_eq!(bed.ask(&["key", "settle", &ticket, "--run", stranger, "--not-applied"]).0, 1, "another run");
     let (code, settled) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--applied"]);
     assert_eq!((code, &settled["settled"]), (0, &object!(true)));
     let (code, again) = bed.ask(&["key", "settle", &ticket, "--run", &run, "--applied", "--status", "201"]);
-    assert_eq!((code, &again["settled"]), (0, &object!(false)), "and nothing is promised that is not so: {again:#}");
-    assert_eq!(bed.ask(&["key", "settle", &ticket, "--not-applied"]).0, 1, "it is settled otherwise");
+    assert_eq!((code, &again["settled"]), (0, &object!(false)), "already settled: {again:#}");
+    assert_eq!(bed.ask(&["key", "settle", &ticket, "--not-applied"]).0, 1, "it is settled as applied");
     assert_eq!(buy(&url, HELD, "held", "held").await.said(), "409 reply_not_kept");
     assert_eq!((bed.audit(&["--wait"]).0, bed.ledger.count("held")), (0, 1));
 }
 
-/// The service's own log, as it is piped into the command.
+/// The log of the service, piped into the command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_service() {
+async fn abandoned_claim_is_found_in_the_service_log() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let claim = async |key: &str| {
@@ -198,35 +198,35 @@ async fn a_backend_that_never_said_how_it_ended_is_found_in_the_log_of_the_servi
     let done: Value = serde_json::from_slice(&claim("done").await.body).unwrap();
     assert_eq!(post(&service.url, "/claim/complete", &object!({"pass": done["pass"]})).await.status, 204);
     assert_eq!(gone.status, 200);
-    // It is read by a thread apart, which may be behind.
+    // Another thread reads the log and may lag.
     let is_whole = || service.log().iter().any(|line| line.contains("\"completed\""));
-    until("the log has the end of the other", LONG, || std::future::ready(is_whole())).await;
+    until("the end of the other run is logged", LONG, || std::future::ready(is_whole())).await;
     let log = service.log().join("\n") + "\n";
     let output = run_with(&["audit", "--wait", "--store", &redis.url()], &log);
     let named = run_with(&["audit", "--wait", "--store", &redis.url(), "-"], &log);
-    assert_eq!((said(&named), named.stdout.is_empty()), (said(&output), false), "`-` is the input too");
+    assert_eq!((said(&named), named.stdout.is_empty()), (said(&output), false), "`-` is standard input too");
     let (code, text) = said(&output);
     assert!(code == 1 && text.contains("1 claim(s) whose owner is gone") && text.contains("  pay\n"), "{text}");
     let command = text.split("then: onceward ").nth(1).unwrap().split(" (or --not-applied)").next().unwrap();
     assert_eq!(claim("gone").await.said(), "409 outcome_unknown");
     let arguments: Vec<_> = command.split(' ').chain(["--status", "202", "--store"]).collect();
     let (code, text) = said(&run(&[&arguments[..], &[&redis.url()]].concat()));
-    assert!(code == 0 && text.contains("Settled."), "the command that is printed works: {text}");
+    assert!(code == 0 && text.contains("Settled."), "the printed command works: {text}");
     let answer: Value = serde_json::from_slice(&claim("gone").await.body).unwrap();
     assert_eq!((&answer["outcome"], &answer["reply"]["status"]), (&object!("replay"), &object!(202)));
     let after = run_with(&["audit", "--store", &redis.url()], &log);
     assert_eq!(after.status.code(), Some(0));
 }
 
-/// The same story wherever the records are: a run that nobody ended, by a process that is killed, is found, settled, and answered.
+/// On any store: the unfinished run of a killed process is found, settled and replayed.
 async fn assert_is_found_and_settled(store: &str) {
     let asked = object!({"key": "k", "action": "pay", "subject": "alice", "lease": "1s"});
     let service = OncewardServer::start(&["--store", store]);
     assert_eq!(post(&service.url, "/claim", &asked).await.status, 200);
     let is_told = || service.log().iter().any(|line| line.contains("\"claimed\""));
-    until("the log has it", LONG, || std::future::ready(is_told())).await;
+    until("the claim is logged", LONG, || std::future::ready(is_told())).await;
     let log = service.log().join("\n") + "\n";
-    // Killed, not asked to end.
+    // SIGKILL, not a graceful shutdown.
     drop(service);
     let audit = |more: &[&str]| run_with(&[&["audit", "--json", "--store", store], more].concat(), &log);
     let listed = audit(&["--wait"]);
@@ -258,7 +258,7 @@ async fn assert_is_found_and_settled(store: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_databases_too_a_run_that_nobody_ended_is_found_and_settled() {
+async fn abandoned_run_in_a_database_is_found_and_settled() {
     let (server, folder) = (PostgresServer::start(), tempfile::tempdir().unwrap());
     for store in [server.url(), format!("sqlite:{}", folder.path().join("store.db").display())] {
         assert_eq!(run(&["migrate", "--store", &store]).status.code(), Some(0));
@@ -267,14 +267,14 @@ async fn in_databases_too_a_run_that_nobody_ended_is_found_and_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_cluster_too_a_run_that_nobody_ended_is_found_and_settled() {
+async fn abandoned_run_in_a_cluster_is_found_and_settled() {
     let cluster = RedisCluster::start().await;
     assert_is_found_and_settled(&cluster.address()).await;
 }
 
-/// What is settled stays so: what would not be kept as it was given is refused before, and nothing is promised that is not so.
+/// A settlement is final, so a response that could not be stored as given is rejected before anything is settled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_cannot_be_kept_and_a_key_that_is_not_there_are_refused_before_anything_is_settled() {
+async fn invalid_response_or_unknown_key_settles_nothing() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let asked = object!({"key": "k", "action": "pay", "subject": "alice", "lease": "200ms"});
@@ -285,33 +285,33 @@ async fn an_answer_that_cannot_be_kept_and_a_key_that_is_not_there_are_refused_b
     };
     let own = ["--key", "k", "--action", "pay", "--subject", "alice"];
     let is_unknown = || async { post(&service.url, "/claim", &asked).await.said() == "409 outcome_unknown" };
-    until("its owner is gone", LONG, is_unknown).await;
+    until("the owner counts as dead", LONG, is_unknown).await;
 
     let large = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(large.path(), vec![b'x'; 1024 * 1024 + 1]).unwrap();
     for (more, part) in [
-        (["--header", "bad header: x"], "`bad header: x` is not written as in"),
-        (["--header", "x: a\nb"], "is not written as in"),
-        (["--header", "content-type"], "is not written as in"),
-        (["--header", "Set-Cookie: a=b"], "`Set-Cookie` is never kept"),
+        (["--header", "bad header: x"], "`bad header: x` is malformed"),
+        (["--header", "x: a\nb"], "is malformed"),
+        (["--header", "content-type"], "is malformed"),
+        (["--header", "Set-Cookie: a=b"], "`Set-Cookie` is never stored"),
         (["--body-file", large.path().to_str().unwrap()], "larger than 1 MiB"),
         (["--status", "100"], "200 to 599"),
-        (["--retain", "0s"], "1s to 400d"),
+        (["--retain", "0s"], "between 1s and 400d"),
     ] {
         let (code, text) = settle(&own, &[&["--applied"], &more[..]].concat());
         assert!(code == 2 && text.contains(part), "{more:?}: {code} {text}");
     }
     for effect in ["--applied", "--not-applied"] {
         let (code, text) = settle(&["--key", "k", "--action", "pay"], &[effect]);
-        assert!(code == 1 && text.contains("nothing is on record") && text.contains("the subject"), "{effect}: {text}");
+        assert!(code == 1 && text.contains("there is no record") && text.contains("subject"), "{effect}: {text}");
     }
-    assert!(is_unknown().await, "nothing was settled by any of it");
+    assert!(is_unknown().await, "nothing was settled");
     assert_eq!(settle(&own, &["--not-applied"]).0, 0);
 }
 
-/// When a token expires is not on record, so it cannot be given back by its ticket.
+/// The record has no token expiry, so a token cannot be released by its ticket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_is_settled_by_its_ticket_so_as_not_to_have_happened_is_said_not_to_work_again() {
+async fn token_settled_by_ticket_as_not_applied_stays_used() {
     let bed = Bed::start(1);
     let url = bed.peers[0].url.clone();
     let token = onceward_tests::client::token(&url).await;
@@ -331,9 +331,9 @@ async fn a_token_that_is_settled_by_its_ticket_so_as_not_to_have_happened_is_sai
     assert!(!look["says"].as_str().unwrap().contains("runs"), "{look:#}");
 }
 
-/// A line of a service that logs at the level info, and of no run.
+/// A log line at level info, without a run.
 const QUIET: &str = "{\"timestamp\":\"2026-11-16T10:00:00Z\",\"level\":\"INFO\",\"message\":\"listening\"}\n";
-/// The same at the level warn: it does not show that events are logged.
+/// A log line at level warn, which does not prove that events are logged.
 const WARNING: &str = "{\"timestamp\":\"2026-11-16T10:00:00Z\",\"level\":\"WARN\",\"message\":\"slow\"}\n";
 const RUN: &str = "00000000-0000-4000-8000-00000000000a";
 
@@ -343,9 +343,9 @@ fn event(time: &str, name: &str) -> String {
         + "\n"
 }
 
-/// An audit of what cannot be read says nothing of the claims, so it must not end as one that found all well.
+/// An audit of an unreadable log knows nothing about the claims, so it must not exit with 0.
 #[test]
-fn audit_of_a_log_it_cannot_read_exits_with_2() {
+fn audit_of_an_unreadable_log_exits_with_2() {
     let redis = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let binary = [&b"\x1f\x8b\x08\x00"[..], &[0xff; 300], b"\n\x00\x01\n"].concat();
@@ -369,9 +369,9 @@ fn audit_of_a_log_it_cannot_read_exits_with_2() {
         let path = path.to_str().unwrap();
         let (code, text) = said(&run(&["audit", "--store-timeout", "5s", "--store", &redis.url(), path]));
         assert!(code == 2 && text.contains(path) && text.contains(found), "{name}: {code} {text}");
-        assert!(text.contains("--log json") && text.contains("info"), "what was expected: {text}");
+        assert!(text.contains("--log json") && text.contains("info"), "the expected format is named: {text}");
         assert!(!text.contains("No claim has lost its owner"), "{text}");
-        // One that can be read beside it does not make up for it.
+        // A readable log beside it does not change the result.
         let good = folder.path().join("good");
         std::fs::write(&good, QUIET).unwrap();
         let (code, text) =
@@ -384,22 +384,22 @@ fn audit_of_a_log_it_cannot_read_exits_with_2() {
         said(&run(&["audit", "--store-timeout", "5s", "--store", &redis.url(), folder.path().to_str().unwrap()]));
     assert!(code == 2 && text.contains("cannot be read"), "a folder: {code} {text}");
     let (code, text) = said(&run_with(&["audit", "--store-timeout", "5s", "--store", &redis.url()], ""));
-    assert!(code == 2 && text.contains("the input is empty"), "{code} {text}");
+    assert!(code == 2 && text.contains("stdin is empty"), "{code} {text}");
     let output =
         run_with(&["audit", "--json", "--store-timeout", "5s", "--store", &redis.url()], "2026 INFO event=claimed\n");
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && told.contains("\"error\""), "{told}");
 }
 
-/// A quiet log is one that can be read: nothing began in it.
+/// A log without events is readable: no run started in it.
 #[test]
-fn audit_of_a_log_without_claims_exits_with_0_and_says_so() {
+fn audit_of_a_log_without_claims_exits_with_0() {
     let redis = RedisServer::start();
     let (code, text) = said(&run_with(&["audit", "--store-timeout", "5s", "--store", &redis.url()], QUIET));
-    assert!(code == 0 && text.contains("No run began or ended in this log"), "{code} {text}");
+    assert!(code == 0 && text.contains("No run started or ended in this log"), "{code} {text}");
 }
 
-/// Lines of others among the own are counted, and the exit code goes by what was found.
+/// Foreign lines are counted, and the exit code depends on the findings.
 #[test]
 fn audit_counts_foreign_lines_and_exits_by_its_findings() {
     let redis = RedisServer::start();

@@ -1,4 +1,4 @@
-//! `onceward check` against real Redis servers, each with something wrong: a sentence and a fix for each.
+//! `onceward check` against real Redis servers, each with a fault: every finding has a sentence and a fix.
 
 use onceward_tests::command_output::{parsed, said};
 use onceward_tests::faulty_tcp_proxy::{Delay, Proxy};
@@ -9,14 +9,14 @@ use onceward_tests::sentinels::Sentinels;
 use onceward_tests::service::{OncewardServer, command, run};
 use serde_json::Value;
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn check(store: &str) -> (i32, Value) {
     let output = run(&["check", "--json", "--store", store]);
     (output.status.code().unwrap(), parsed(&output))
 }
 
-/// The finding on this, as its level and all it says.
+/// Returns the level and the text of the finding on this topic.
 #[track_caller]
 fn found(said: &Value, topic: &str) -> (String, String) {
     let finding = said["findings"].as_array().unwrap().iter().find(|finding| finding["topic"] == topic);
@@ -35,10 +35,10 @@ fn expect(said: &Value, topic: &str, level: &str, parts: &[&str]) {
 }
 
 #[test]
-fn eviction_without_persistence_says_plainly_what_can_happen() {
+fn eviction_without_persistence_is_reported_with_its_risk() {
     for (arguments, when) in [
         (&["--maxmemory-policy", "allkeys-lru", "--maxmemory", "100mb"][..], "is used up"),
-        (&["--maxmemory-policy", "allkeys-lru"], "as soon as somebody sets a limit"),
+        (&["--maxmemory-policy", "allkeys-lru"], "as soon as maxmemory is set"),
     ] {
         let redis = RedisServer::start_with(arguments);
         let (code, said) = check(&redis.url());
@@ -59,7 +59,7 @@ fn eviction_without_persistence_says_plainly_what_can_happen() {
 }
 
 #[test]
-fn each_kind_of_persistence_is_told_by_what_a_crash_loses() {
+fn each_persistence_mode_reports_what_a_crash_loses() {
     for (arguments, level, parts) in [
         (&["--appendonly", "yes", "--appendfsync", "always"][..], "ok", ["always", "loses nothing"]),
         (&["--appendonly", "yes", "--appendfsync", "everysec"], "note", ["everysec", "a second or two"]),
@@ -74,17 +74,17 @@ fn each_kind_of_persistence_is_told_by_what_a_crash_loses() {
             expect(&said, fine, "ok", &[]);
         }
         let is_empty = until_blocking(Duration::from_secs(1), || redis.keys().is_empty());
-        assert!(is_empty, "what was tried is taken away again: {:?}", redis.keys());
+        assert!(is_empty, "the test records are removed again: {:?}", redis.keys());
     }
 }
 
 #[test]
-fn a_wrong_password_and_a_missing_one_are_told_apart_and_never_shown() {
+fn wrong_and_missing_passwords_have_different_errors() {
     let redis = RedisServer::start_with(&["--requirepass", "right-canary"]);
     for (login, says) in [
-        ("", "wants a password, and --store has none"),
-        (":wrong-canary@", "refuses the user name or the password"),
-        ("nobody:wrong-canary@", "refuses the user name or the password"),
+        ("", "requires a password, and --store has none"),
+        (":wrong-canary@", "rejects the password"),
+        ("nobody:wrong-canary@", "rejects the user name or the password"),
     ] {
         let (code, said) = check(&format!("redis://{login}127.0.0.1:{}", redis.port()));
         assert_eq!(code, 1);
@@ -96,7 +96,7 @@ fn a_wrong_password_and_a_missing_one_are_told_apart_and_never_shown() {
 }
 
 #[test]
-fn a_replica_is_told_where_its_master_is() {
+fn replica_is_reported_with_its_master() {
     let master = RedisServer::start();
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     let (code, said) = check(&replica.url());
@@ -104,25 +104,21 @@ fn a_replica_is_told_where_its_master_is() {
     let there = format!("127.0.0.1:{}", master.port());
     expect(&said, "role", "problem", &["replica of", &there, &format!("--store redis://{there}"), "no writes"]);
     let is_known = until_blocking(Duration::from_secs(10), || found(&check(&master.url()).1, "role").0 == "note");
-    assert!(is_known, "the master has a replica");
+    assert!(is_known, "the master reports its replica");
     let (_, said) = check(&master.url());
-    expect(&said, "role", "note", &["1 replica", "takes over"]);
+    expect(&said, "role", "note", &["1 replica", "failover"]);
 }
 
-/// The service that is started on such a Redis says the same, and one that is on it already is not ready.
+/// A service that starts on such a Redis reports the same, and a running one is not ready.
 #[tokio::test]
-async fn the_service_too_says_why_a_redis_that_answers_is_none_for_it() {
+async fn service_reports_why_a_reachable_redis_is_unusable() {
     let start = |store: &str| said(&run(&["--listen", "127.0.0.1:0", "--wait-for", "300ms", "--store", store]));
     let locked = RedisServer::start_with(&["--requirepass", "right-canary"]);
-    for (login, says) in
-        [("", "wants a password, and --store has none"), (":wrong-canary@", "refuses the user name or the password")]
+    for (login, says) in [("", "requires a password, and --store has none"), (":wrong-canary@", "rejects the password")]
     {
         let (code, text) = start(&format!("redis://{login}127.0.0.1:{}", locked.port()));
         let last = text.lines().last().unwrap();
-        assert!(
-            code == 1 && last.contains(says) && !last.contains("Is it running") && !text.contains("canary"),
-            "{text}"
-        );
+        assert!(code == 1 && last.contains(says) && !text.contains("canary"), "{text}");
     }
     let master = RedisServer::start();
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
@@ -130,30 +126,82 @@ async fn the_service_too_says_why_a_redis_that_answers_is_none_for_it() {
     let there = format!("--store redis://127.0.0.1:{}", master.port());
     assert!(code == 1 && text.contains("This is a replica of") && text.contains(&there), "{text}");
     let (code, text) = start(&format!("redis://127.0.0.1:{}", free_port()));
-    assert!(code == 1 && text.contains("did not answer within 300ms") && text.contains("Is it running"), "{text}");
+    assert!(
+        code == 1 && text.contains("refuses connections (retried for 300 ms, see --wait-for). Start Redis"),
+        "{text}"
+    );
 
     let service = OncewardServer::start(&["--store", &master.url()]);
     let listen = service.url.trim_start_matches("http://");
     let ready = || said(&run(&["healthcheck", "--listen", listen]));
     assert_eq!(ready().0, 0);
     let _: () = master.ask(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
-    // What the store has answered counts for a moment.
-    until("it is not ready", Duration::from_secs(5), || std::future::ready(ready().0 == 1)).await;
+    // Readiness is cached for a moment.
+    until("the service is not ready", Duration::from_secs(5), || std::future::ready(ready().0 == 1)).await;
     let (code, text) = ready();
-    assert!(code == 1 && text.contains("store_unavailable"), "it can be read, and takes nothing: {text}");
+    assert!(code == 1 && text.contains("store_unavailable"), "the store can be read but not written: {text}");
     let _: () = master.ask("REPLICAOF NO ONE");
-    until("it is ready again", Duration::from_secs(10), || std::future::ready(ready().0 == 0)).await;
+    until("the service is ready again", Duration::from_secs(10), || std::future::ready(ready().0 == 0)).await;
 }
 
 #[test]
-fn a_failure_of_the_store_is_told_once() {
+fn store_failure_is_reported_once() {
     let nowhere = format!("redis://127.0.0.1:{}", free_port());
     let (code, text) = said(&run(&["token", "issue", "--wait-for", "300ms", "--store", &nowhere]));
-    assert_eq!((code, text.matches("the store did not do it").count()), (1, 1), "{text}");
+    assert_eq!((code, text.matches("refuses connections").count()), (1, 1), "{text}");
+}
+
+/// A retry would not help, so the service ends long before `wait_for`.
+#[test]
+fn rejected_login_and_missing_permission_end_the_service_at_once() {
+    let redis = RedisServer::start();
+    redis.ask::<()>("ACL SETUSER shop on >right-canary ~onceward:* +@all -set");
+    redis.ask::<()>("ACL SETUSER default resetpass >right-canary");
+    for (store, says) in [
+        ("redis://:wrong-canary@", "rejects the password"),
+        ("redis://shop:wrong-canary@", "rejects the user name or the password"),
+        ("redis+cluster://:wrong-canary@", "rejects the password"),
+        ("redis://", "requires a password"),
+        ("redis://shop:right-canary@", "has no permissions to run the 'set' command"),
+        ("redis+cluster://:right-canary@", "cluster support is disabled"),
+    ] {
+        let store = format!("{store}127.0.0.1:{}", redis.port());
+        for arguments in [&["--listen", "127.0.0.1:0"][..], &["token", "issue"]] {
+            let begun = Instant::now();
+            let (code, text) = said(&run(&[arguments, &["--wait-for", "1h", "--store", &store]].concat()));
+            assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
+            assert_eq!((code, text.matches(says).count(), text.lines().count()), (1, 1, 1), "{text}");
+            assert!(!text.contains("canary"), "{text}");
+        }
+    }
 }
 
 #[test]
-fn a_full_redis_is_told_what_still_works() {
+fn unreachable_redis_is_logged_once_while_the_service_retries() {
+    let port = free_port();
+    let store = format!("redis://:canary@127.0.0.1:{port}");
+    let (code, text) = said(&run(&["--listen", "127.0.0.1:0", "--wait-for", "2s", "--store", &store]));
+    let [waits, ends] = text.lines().collect::<Vec<_>>()[..] else { panic!("two lines: {text}") };
+    assert!(waits.contains(&format!("Redis at 127.0.0.1:{port} refuses connections; retrying for 2 s")), "{text}");
+    assert!(
+        ends.contains(&format!(
+            "Redis at 127.0.0.1:{port} refuses connections (retried for 2 s, see --wait-for). Start Redis"
+        )),
+        "{text}"
+    );
+    assert!(code == 1 && !text.contains("canary"), "{text}");
+}
+
+#[test]
+fn database_that_is_not_a_number_is_quoted() {
+    for arguments in [&["check"][..], &["token", "issue"], &["--listen", "127.0.0.1:0"]] {
+        let (code, text) = said(&run(&[arguments, &["--store", "redis://127.0.0.1:6379/abc"]].concat()));
+        assert!(code == 2 && text.contains("`abc` is not a database number") && !text.contains("memory:"), "{text}");
+    }
+}
+
+#[test]
+fn full_redis_is_reported_with_what_still_works() {
     let redis = RedisServer::start_with(&["--maxmemory", "6mb", "--maxmemory-policy", "noeviction"]);
     let mut connection = redis.connection();
     let mut fill = |size: usize| {
@@ -163,7 +211,7 @@ fn a_full_redis_is_told_what_still_works() {
         };
         (0..20_000).map(write).any(|written| written.is_err())
     };
-    assert!(fill(50_000) && fill(500) && fill(1), "it is not full");
+    assert!(fill(50_000) && fill(500) && fill(1), "Redis is not full");
     let (code, said) = check(&redis.url());
     assert_eq!(code, 1, "{said:#}");
     expect(
@@ -175,7 +223,7 @@ fn a_full_redis_is_told_what_still_works() {
 }
 
 #[test]
-fn what_a_user_may_not_do_is_named() {
+fn missing_permissions_are_named() {
     let redis = RedisServer::start();
     let as_user = |rules: &str| {
         let _: () = redis.ask("ACL DELUSER shop");
@@ -184,9 +232,9 @@ fn what_a_user_may_not_do_is_named() {
     };
     let every = "~onceward:* +get +set +del +pexpire +eval +evalsha +ping +info +hello +client +select";
     let (code, said) = as_user(every);
-    assert_eq!(code, 0, "what `check` asks for is enough: {said:#}");
+    assert_eq!(code, 0, "the permissions that `check` names are enough: {said:#}");
     expect(&said, "permissions", "ok", &[]);
-    expect(&said, "persistence", "warning", &["may not be seen"]);
+    expect(&said, "persistence", "warning", &["may not read"]);
     let (code, said) = as_user(&format!("{every} -del -eval"));
     assert_eq!(code, 1);
     expect(&said, "permissions", "problem", &["DEL, EVAL", "ACL SETUSER", "~onceward:*"]);
@@ -201,7 +249,7 @@ fn what_a_user_may_not_do_is_named() {
     expect(&said, "reach", "problem", &["PING", "+ping"]);
 }
 
-/// The line that stands behind what this user may not do, as it is copied.
+/// Returns the ACL line that `check` prints for missing permissions.
 fn line(said: &Value) -> Option<String> {
     let fixes = said["findings"].as_array().unwrap().iter().filter_map(|finding| finding["fix"].as_str());
     let mut lines = fixes.filter_map(|fix| fix.split("ACL SETUSER ").nth(1));
@@ -209,7 +257,7 @@ fn line(said: &Value) -> Option<String> {
     Some(format!("ACL SETUSER {}", line.replace("<user>", "shop")))
 }
 
-/// Does as `check` says, until it has nothing more to say; gives how often that was.
+/// Applies the printed lines until `check` finds nothing more, and returns how many there were.
 fn obey(store: &str, servers: &[&RedisServer]) -> usize {
     for times in 0..5 {
         let (code, said) = check(store);
@@ -220,11 +268,11 @@ fn obey(store: &str, servers: &[&RedisServer]) -> usize {
         };
         servers.iter().for_each(|server| server.ask(&line));
     }
-    panic!("what is said is not enough");
+    panic!("the printed lines are not enough");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_copies_the_lines_that_are_printed_has_a_user_that_works() {
+async fn printed_acl_lines_create_a_working_user() {
     let new = "ACL SETUSER shop on >pass +ping";
     let issue = |store: &str| said(&run(&["token", "issue", "--action", "pay", "--store", store]));
     let redis = RedisServer::start();
@@ -234,7 +282,7 @@ async fn whoever_copies_the_lines_that_are_printed_has_a_user_that_works() {
     let (code, token) = issue(&store);
     assert_eq!(code, 0, "{token}");
     let (code, text) = said(&run(&["token", "inspect", token.trim(), "--action", "pay", "--store", &store]));
-    assert!(code == 0 && text.contains("It can be used."), "{text}");
+    assert!(code == 0 && text.contains("The token can be used."), "{text}");
 
     let cluster = RedisCluster::start().await;
     let servers: Vec<_> = cluster.nodes.iter().map(|node| &node.server).collect();
@@ -243,7 +291,7 @@ async fn whoever_copies_the_lines_that_are_printed_has_a_user_that_works() {
     let (code, said) = check(&store);
     assert_eq!(code, 1);
     expect(&said, "reach", "problem", &["CLUSTER SLOTS", "+cluster|slots"]);
-    assert!(obey(&store, &servers) >= 2, "first to find the nodes, and then on each of them");
+    assert!(obey(&store, &servers) >= 2, "one to find the nodes, then one for each node");
     assert_eq!(issue(&store).0, 0);
     servers.iter().for_each(|server| server.ask("ACL SETUSER shop -asking"));
     let (code, said) = check(&store);
@@ -251,9 +299,9 @@ async fn whoever_copies_the_lines_that_are_printed_has_a_user_that_works() {
     expect(&said, "permissions", "problem", &["may not send ASKING", "+asking"]);
 }
 
-/// The same is said by the service that is started on it.
+/// A service that starts on it reports the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_with_sentinels_and_with_a_cluster_has_words_of_its_own() {
+async fn sentinel_and_cluster_faults_have_their_own_messages() {
     let wrong = |store: &str, parts: &[&str]| {
         let (code, said) = check(store);
         assert_eq!(code, 1, "{said:#}");
@@ -263,10 +311,10 @@ async fn what_is_wrong_with_sentinels_and_with_a_cluster_has_words_of_its_own() 
         assert!(code == 1 && parts.iter().all(|part| text.contains(part)) && !text.contains("canary"), "{text}");
     };
     let plain = RedisServer::start();
-    wrong(&plain.url().replace("redis://", "redis+cluster://"), &["no node of a cluster", "--store redis://"]);
+    wrong(&plain.url().replace("redis://", "redis+cluster://"), &["cluster support is disabled", "--store redis://"]);
     let alone = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let unfinished = alone.url().replace("redis://", "redis+cluster://");
-    wrong(&unfinished, &["given no slots to anybody", "--cluster create"]);
+    wrong(&unfinished, &["no slot assignments", "--cluster create"]);
 
     let sentinels = Sentinels::start().await;
     let (hosts, _) = sentinels.address().rsplit_once('/').map(|(hosts, name)| (hosts.to_owned(), name.len())).unwrap();
@@ -274,18 +322,18 @@ async fn what_is_wrong_with_sentinels_and_with_a_cluster_has_words_of_its_own() 
     for sentinel in &sentinels.sentinels {
         sentinel.ask::<()>(&["ACL", "SETUSER", "default", "resetpass", ">right-canary"]).unwrap();
     }
-    wrong(&sentinels.address(), &["The sentinels of", "the password"]);
+    wrong(&sentinels.address(), &["the sentinels reject the password"]);
     let with = sentinels.address().replace("://", "://:wrong-canary@");
-    wrong(&with, &["The sentinels of", "the password"]);
+    wrong(&with, &["the sentinels reject the password"]);
 }
 
-/// A master that may throw records away is found, also if another one cannot be asked.
+/// A master with eviction is found even if another master cannot be checked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_node_of_a_cluster_that_evicts_is_named_with_its_place() {
+async fn evicting_cluster_node_is_named_with_its_address() {
     let cluster = RedisCluster::start().await;
     let mut masters: Vec<_> = cluster.masters();
     masters.sort_by_key(|number| format!("127.0.0.1:{}", cluster.nodes[*number].proxy.port()));
-    // Not the one that is asked whether the store answers.
+    // Not the node that the reachability check uses.
     let monitors: Vec<_> = masters.iter().map(|number| cluster.nodes[*number].server.monitor()).collect();
     let _service = OncewardServer::start(&["--store", &cluster.address()]);
     let is_asked = |at: usize| monitors[at].commands().iter().any(|command| command.contains("\"PX\" \"1\""));
@@ -297,17 +345,17 @@ async fn one_node_of_a_cluster_that_evicts_is_named_with_its_place() {
     };
     let evicting = &cluster.nodes[masters[evicting]];
     evicting.server.ask::<()>("CONFIG SET maxmemory-policy allkeys-lru");
-    let place = format!("127.0.0.1:{}: It throws away any record", evicting.proxy.port());
+    let place = format!("127.0.0.1:{}: It evicts any record", evicting.proxy.port());
     let (code, said) = check(&cluster.address());
     let findings = said["findings"].as_array().unwrap();
     let problems: Vec<_> = findings.iter().filter(|finding| finding["level"] == "problem").collect();
     assert_eq!((code, problems.len()), (1, 1), "{said:#}");
     assert!(problems[0]["says"].as_str().unwrap().starts_with(&place), "{said:#}");
-    assert!(findings.iter().any(|finding| finding["says"].as_str().unwrap().contains("which were not looked at")));
+    assert!(findings.iter().any(|finding| finding["says"].as_str().unwrap().contains("which were not checked")));
 
     cluster.nodes[masters[silent]].server.freeze();
     let secret = "a-secret-so-that-none-is-fetched";
-    // Where it cannot listen, so that it ends in any case.
+    // With an address that is in use, so that the service exits in any case.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
     let (code, text) = self::said(&run(&["--listen", &listen, "--secret", secret, "--store", &cluster.address()]));
@@ -315,9 +363,9 @@ async fn one_node_of_a_cluster_that_evicts_is_named_with_its_place() {
     assert!(code == 1 && text.contains(&place) && text.contains("--allow-eviction"), "{text}");
 }
 
-/// Far away: connecting takes longer than a command may.
+/// With high latency: connecting takes longer than the store timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_is_far_away_is_waited_for_and_one_that_is_too_slow_is_said_to_be() {
+async fn distant_redis_is_awaited_and_a_slow_one_reported() {
     let redis = RedisServer::start();
     let delay =
         |connect, answer| Delay { connect: Duration::from_millis(connect), answer: Duration::from_millis(answer) };
@@ -326,7 +374,7 @@ async fn a_redis_that_is_far_away_is_waited_for_and_one_that_is_too_slow_is_said
     let (code, token) = said(&run(&["token", "issue", "--store", &store]));
     assert_eq!(code, 0, "{token}");
     let (code, text) = said(&run(&["token", "inspect", token.trim(), "--store", &store]));
-    assert!(code == 0 && text.contains("It can be used."), "{text}");
+    assert!(code == 0 && text.contains("The token can be used."), "{text}");
     let slow = Proxy::slowly_before(redis.port(), delay(0, 300)).await;
     let store = format!("redis://127.0.0.1:{}", slow.port());
     let (code, told) = check(&store);
@@ -338,20 +386,20 @@ async fn a_redis_that_is_far_away_is_waited_for_and_one_that_is_too_slow_is_said
 }
 
 #[test]
-fn a_redis_that_is_absent_and_one_that_is_silent_are_told_apart() {
+fn absent_and_silent_redis_have_different_errors() {
     let (code, said) = check(&format!("redis://127.0.0.1:{}", free_port()));
     assert_eq!(code, 1);
-    expect(&said, "reach", "problem", &["Nothing listens", "--store"]);
+    expect(&said, "reach", "problem", &["refuses connections", "--store"]);
     let redis = RedisServer::start();
     redis.freeze();
     let (code, said) = check(&redis.url());
     redis.thaw();
     assert_eq!(code, 1);
-    expect(&said, "reach", "problem", &["does not answer"]);
+    expect(&said, "reach", "problem", &["does not reply"]);
 }
 
 #[test]
-fn every_setting_is_shown_with_where_it_came_from_and_no_secret_is() {
+fn every_setting_is_shown_with_its_source_without_secrets() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "rate_burst = 7\napi_key = \"canary-key-canary\"").unwrap();
     let path = file.path().to_str().unwrap();

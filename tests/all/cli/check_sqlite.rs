@@ -10,7 +10,7 @@ use onceward_tests::service::{program, run};
 use rustix::process::getuid;
 use serde_json::Value;
 
-/// Nobody's user and group: as root, who may do everything, nothing could be forbidden.
+/// The unprivileged user and group `nobody`: root ignores file permissions.
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
 fn at(path: &Path) -> String {
@@ -28,14 +28,14 @@ fn as_nobody(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("setpriv is missing; install it with: apt-get install util-linux")
 }
 
-/// Asserts that `check` found one problem of the file and nothing that is well, and gives what it says.
+/// Asserts that the only finding of `check` is a problem with the file, and returns its text.
 #[track_caller]
 fn problem(output: &Output) -> String {
     let told = parsed(output);
     assert_eq!((output.status.code(), &told["ok"]), (Some(1), &Value::Bool(false)), "{told:#}");
     let [found] = told["findings"].as_array().unwrap().as_slice() else { panic!("one finding: {told:#}") };
     assert_eq!((&found["level"], &found["topic"]), (&"problem".into(), &"file".into()), "{told:#}");
-    assert_eq!(told["can_be_lost"], Value::Array(Vec::new()), "nothing is known of it: {told:#}");
+    assert_eq!(told["can_be_lost"], Value::Array(Vec::new()), "durability is not reported: {told:#}");
     format!("{} {}", found["says"].as_str().unwrap(), found["fix"].as_str().unwrap())
 }
 
@@ -50,12 +50,12 @@ fn expect(store: &str, parts: &[&str]) {
     ] {
         let (code, text) = said(&run(&[arguments, &["--store", store]].concat()));
         assert!(code == 1 && text.contains(parts[0]), "{arguments:?} {store}: {code} {text}");
-        assert!(!text.contains("onceward migrate"), "{arguments:?} {store}: it would fail too: {text}");
+        assert!(!text.contains("onceward migrate"), "{arguments:?} {store}: migrate would fail too: {text}");
     }
 }
 
 #[test]
-fn sqlite_path_in_a_missing_folder_is_a_problem_that_names_the_folder() {
+fn sqlite_path_in_a_missing_folder_names_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     for below in ["missing", "missing/deeper"] {
         let missing = folder.path().join(below);
@@ -67,7 +67,7 @@ fn sqlite_path_in_a_missing_folder_is_a_problem_that_names_the_folder() {
 }
 
 #[test]
-fn sqlite_path_that_is_a_folder_or_leads_through_a_file_is_a_problem() {
+fn sqlite_path_that_is_or_crosses_a_wrong_file_type_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().to_str().unwrap();
     expect(&at(folder.path()), &[name, "is a folder", "Name a file"]);
@@ -77,38 +77,38 @@ fn sqlite_path_that_is_a_folder_or_leads_through_a_file_is_a_problem() {
 }
 
 #[test]
-fn sqlite_path_of_another_file_is_a_problem_and_the_file_is_left_alone() {
+fn sqlite_path_of_a_foreign_file_leaves_it_alone() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("letter.txt");
     fs::write(&other, "a letter, and not a database".repeat(100)).unwrap();
     expect(&at(&other), &[other.to_str().unwrap(), "not a SQLite database"]);
     assert_eq!(fs::read_to_string(&other).unwrap(), "a letter, and not a database".repeat(100));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is made beside it");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file is created beside it");
 }
 
-/// In `/sys` nobody can make a file, not even root.
+/// Not even root can create a file in `/sys`.
 #[test]
-fn sqlite_path_in_an_unwritable_folder_is_a_problem_that_names_the_folder() {
+fn sqlite_path_in_an_unwritable_folder_names_the_folder() {
     let says = problem(&run(&["check", "--json", "--store", "sqlite:/sys/onceward.db"]));
-    assert!(says.contains("/sys cannot be written") && says.contains("chown"), "{says}");
+    assert!(says.contains("/sys is not writable") && says.contains("chown"), "{says}");
 
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().to_str().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o555)).unwrap();
     let says = problem(&as_nobody(&["check", "--json", "--store", &at(&folder.path().join("store.db"))]));
-    assert!(says.contains(&format!("{name} cannot be written")) && says.contains("Permission denied"), "{says}");
+    assert!(says.contains(&format!("{name} is not writable")) && says.contains("Permission denied"), "{says}");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "what was tried is taken away again");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the test file is removed again");
 }
 
 #[test]
-fn sqlite_file_that_is_read_only_or_out_of_reach_is_a_problem() {
+fn read_only_or_unreachable_sqlite_file_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = at(&path);
     assert_eq!(run(&["migrate", "--store", &store]).status.code(), Some(0));
     let says = problem(&run(&["check", "--json", "--store", &format!("{store}?mode=ro")]));
-    assert!(says.contains(path.to_str().unwrap()) && says.contains("cannot be written"), "{says}");
+    assert!(says.contains(path.to_str().unwrap()) && says.contains("is not writable"), "{says}");
 
     for (file, above) in [(0o444, 0o755), (0o444, 0o555), (0o644, 0o555), (0o000, 0o755), (0o644, 0o000)] {
         fs::set_permissions(&path, Permissions::from_mode(file)).unwrap();
@@ -118,5 +118,5 @@ fn sqlite_file_that_is_read_only_or_out_of_reach_is_a_problem() {
         fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
     }
     fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(run(&["check", "--store", &store]).status.code(), Some(0), "it was left as it was");
+    assert_eq!(run(&["check", "--store", &store]).status.code(), Some(0), "the file is unchanged");
 }

@@ -1,4 +1,4 @@
-//! The command line: what each command says, to people and to programs, and how it ends.
+//! The command line: output of each command as text and as JSON, and exit codes.
 
 use std::time::Duration;
 
@@ -23,18 +23,18 @@ fn expect(arguments: &[&str], code: i32, parts: &[&str]) -> String {
 }
 
 #[test]
-fn help_groups_commands_and_settings_and_every_command_has_an_example() {
-    let help = expect(&["--help"], 0, &["Run it:", "Look after it:", "Set it up:", "Store:", "Callers:", "Limits:"]);
+fn help_groups_commands_and_shows_examples() {
+    let help = expect(&["--help"], 0, &["Run:", "Operate:", "Set up:", "Store:", "Access:", "Limits:"]);
     for command in ["serve", "healthcheck", "stats", "check", "audit", "key", "token", "config", "completions"] {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is not in\n{help}");
         expect(&[command, "--help"], 0, &["Usage: onceward", "Example:"]);
     }
-    let short = expect(&["-h"], 0, &["--store", "--api-key-file", "Look after it:"]);
-    assert!(!short.contains("--share-every"), "a short help has what most people need:\n{short}");
+    let short = expect(&["-h"], 0, &["--store", "--api-key-file", "Operate:"]);
+    assert!(!short.contains("--share-every"), "the short help omits rare settings:\n{short}");
 }
 
 #[test]
-fn a_mistyped_command_flag_or_value_is_answered_with_what_was_meant() {
+fn mistyped_argument_suggests_the_nearest() {
     expect(&["chekc"], 2, &["'chekc'", "'check'"]);
     expect(&["key", "setle"], 2, &["'setle'", "'settle'"]);
     expect(&["check", "--stor", "x"], 2, &["'--stor'", "'--store'"]);
@@ -46,7 +46,7 @@ fn a_mistyped_command_flag_or_value_is_answered_with_what_was_meant() {
     for mistaken in [&["canary-4711"][..], &["--key", "canary-4711"], &["ticket:canary"], &["--ticket", "canary-4711"]]
     {
         let said = expect(&with(&[&["key", "look"], mistaken].concat()), 2, &["--"]);
-        assert!(!said.contains("canary"), "it may be a token: {said}");
+        assert!(!said.contains("canary"), "the argument may be a token: {said}");
     }
     expect(&with(&["key", "look", "k"]), 2, &["--action 'POST /payments'", "--subject"]);
     expect(&with(&["key", "look", "--key", "k"]), 2, &["--action"]);
@@ -65,16 +65,16 @@ fn a_mistyped_command_flag_or_value_is_answered_with_what_was_meant() {
     expect(&["check", "--token-ttl", "x"], 2, &["token_ttl (from --token-ttl)"]);
     expect(&["completions", "tcsh"], 2, &["tcsh", "bash"]);
     expect(&["stats", "--count", "3"], 2, &["--watch"]);
-    expect(&["stats", "--watch", "--every", "0s"], 2, &["--every", "no time at all"]);
-    expect(&["healthcheck", "--timeout", "0s"], 2, &["--timeout", "no time at all"]);
+    expect(&["stats", "--watch", "--every", "0s"], 2, &["--every", "must be positive"]);
+    expect(&["healthcheck", "--timeout", "0s"], 2, &["--timeout", "must be positive"]);
     let (code, text) = said(&run(&["check", "--json", "--stor", "x"]));
     let error: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert!(code == 2 && error["error"].as_str().unwrap().starts_with("unexpected argument '--stor'"), "{text}");
-    expect(&with(&["token", "issue", "--wait-for", "300ms"]), 1, &["redis://127.0.0.1:1", "--store"]);
+    expect(&with(&["token", "issue", "--wait-for", "300ms"]), 1, &["Redis at 127.0.0.1:1", "--store"]);
 }
 
 #[test]
-fn on_the_memory_store_a_command_says_that_it_cannot_reach_it_and_what_to_do() {
+fn command_on_the_memory_store_is_rejected_with_a_fix() {
     for arguments in [
         &["token", "issue"][..],
         &["token", "inspect", "x"],
@@ -84,7 +84,7 @@ fn on_the_memory_store_a_command_says_that_it_cannot_reach_it_and_what_to_do() {
         &["key", "settle", "--key", "k", "--action", "a", "--not-applied"],
         &["audit"],
     ] {
-        expect(arguments, 2, &["memory store lives in the service's own process", "--store redis://"]);
+        expect(arguments, 2, &["memory store belongs to the process of the service", "--store redis://"]);
     }
     let (code, text) = said(&run(&["token", "issue", "--json"]));
     assert_eq!(code, 2);
@@ -95,7 +95,7 @@ fn on_the_memory_store_a_command_says_that_it_cannot_reach_it_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
+async fn tokens_are_issued_inspected_and_revoked_for_the_service() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let store = ["--store", &redis.url()];
@@ -123,7 +123,7 @@ async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
     );
     let elsewhere = parsed(&ask(&["token", "inspect", tokens[0], "--action", "refund"]));
     assert_eq!(elsewhere["signature"], "wrong");
-    assert_eq!(redeem(tokens[0], "pay").await, "200 redeemed", "looking into it has used nothing up");
+    assert_eq!(redeem(tokens[0], "pay").await, "200 redeemed", "the inspection has not used the token");
     assert_eq!(parsed(&ask(&["token", "inspect", tokens[0], "--action", "pay"]))["state"], "absent");
 
     let revoked = run_with(&[&store[..], &["token", "revoke", "-", "--json"]].concat(), &format!("{}\n", tokens[1]));
@@ -134,7 +134,7 @@ async fn tokens_are_issued_looked_into_and_revoked_and_the_service_agrees() {
 
     let theirs = token(&service.url).await;
     let (code, text) = said(&run(&["token", "inspect", &theirs, "--store", &redis.url()]));
-    assert!(code == 0 && text.contains("It can be used.") && text.contains("bound to   nothing"), "{text}");
+    assert!(code == 0 && text.contains("The token can be used.") && text.contains("bound to   nothing"), "{text}");
     assert!(text.contains("expires    2"), "{text}");
     let plain = run(&["token", "issue", "--store", &redis.url()]);
     assert_eq!(redeem(String::from_utf8(plain.stdout).unwrap().trim(), "any").await, "200 redeemed");
@@ -156,24 +156,24 @@ async fn key_is_looked_up_and_settled_by_position_flag_or_ticket() {
     let ticket = by_position["ticket"].as_str().unwrap();
     assert_eq!(parsed(&ask(&["look", ticket])), by_position);
     assert_eq!(parsed(&ask(&["look", "--ticket", ticket])), by_position);
-    assert_eq!(parsed(&ask(&["look", "--key", ticket, "--action", "pay"]))["state"], "absent", "a key of that name");
+    assert_eq!(parsed(&ask(&["look", "--key", ticket, "--action", "pay"]))["state"], "absent", "a key with this text");
     let settled = ask(&[&["settle", "order-4711", "--not-applied"], &whose[..]].concat());
     assert!(settled.status.success() && parsed(&settled)["event"] == "released", "{settled:?}");
     assert_eq!(parsed(&ask(&["look", ticket]))["state"], "absent");
 }
 
 #[tokio::test]
-async fn a_health_check_says_whether_the_service_can_do_its_work() {
+async fn health_check_reports_readiness() {
     let mut redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "100ms"]);
     let port = service.url.rsplit(':').next().unwrap().to_owned();
     let ask = |listen: &str, timeout: &str| said(&run(&["healthcheck", "--listen", listen, "--timeout", timeout]));
     assert_eq!(ask(&format!("127.0.0.1:{port}"), "5s"), (0, "ready\n".to_owned()));
-    assert_eq!(ask(&format!("0.0.0.0:{port}"), "5s").0, 0, "every address is this machine's too");
+    assert_eq!(ask(&format!("0.0.0.0:{port}"), "5s").0, 0, "the wildcard address includes loopback");
     redis.kill();
-    // What the store has answered counts for a moment.
+    // Readiness is cached for a moment.
     let is_known = || std::future::ready(ask(&format!("127.0.0.1:{port}"), "5s").0 == 1);
-    until("it is not ready", Duration::from_secs(5), is_known).await;
+    until("the service is not ready", Duration::from_secs(5), is_known).await;
     let (code, text) = ask(&format!("127.0.0.1:{port}"), "5s");
     assert!(code == 1 && text.contains("503") && text.contains("store_unavailable"), "{text}");
     service.freeze();
@@ -181,7 +181,7 @@ async fn a_health_check_says_whether_the_service_can_do_its_work() {
     service.thaw();
     assert!(code == 1 && text.contains("in time"), "{text}");
     let (code, text) = ask(&format!("127.0.0.1:{}", free_port()), "1s");
-    assert!(code == 1 && text.contains("does not listen"), "{text}");
+    assert!(code == 1 && text.contains("cannot connect"), "{text}");
 }
 
 #[tokio::test]
@@ -215,12 +215,12 @@ async fn stats_shows_what_the_service_counts() {
         assert_eq!((watched.status.code(), text.matches("tokens issued").count()), (Some(0), 3), "{text}");
         assert!(text.contains("/s"), "{text}");
     }
-    let nobody = format!("127.0.0.1:{}", free_port());
-    expect(&["stats", "--listen", &nobody], 1, &[&nobody, "Is the service running", "--listen"]);
+    let unused = format!("127.0.0.1:{}", free_port());
+    expect(&["stats", "--listen", &unused], 1, &[&unused, "Is the service running", "--listen"]);
 }
 
 #[tokio::test]
-async fn a_redis_that_evicts_is_refused_by_the_service_too_unless_it_is_allowed() {
+async fn service_rejects_an_evicting_redis_unless_allowed() {
     let redis = RedisServer::start_with(&["--maxmemory-policy", "volatile-lru", "--maxmemory", "100mb"]);
     let store = redis.url();
     expect(
@@ -230,19 +230,21 @@ async fn a_redis_that_evicts_is_refused_by_the_service_too_unless_it_is_allowed(
     );
     let service = OncewardServer::start(&["serve", "--store", &store, "--allow-eviction", "true"]);
     let is_warned = || service.log().iter().any(|line| line.contains("WARN") && line.contains("volatile-lru"));
-    until("it is warned of", Duration::from_secs(5), || std::future::ready(is_warned())).await;
+    until("the warning is logged", Duration::from_secs(5), || std::future::ready(is_warned())).await;
     assert_eq!(send(http().get(format!("{}/readyz", service.url))).await.status, 200);
-    // One who may not ask is warned of that, and served.
+    // A user that may not read the policy causes a warning and is served.
     let _: () = redis.ask("ACL SETUSER shop on >pass ~onceward:* +@all -info");
     let _: () = redis.ask("CONFIG SET maxmemory-policy noeviction");
     let store = format!("redis://shop:pass@127.0.0.1:{}", redis.port());
     let service = OncewardServer::start(&["--store", &store]);
-    let is_warned = || service.log().iter().any(|line| line.contains("WARN") && line.contains("could not be seen"));
-    until("it is warned of", Duration::from_secs(5), || std::future::ready(is_warned())).await;
+    let is_warned = || {
+        service.log().iter().any(|line| line.contains("WARN") && line.contains("could not read the eviction policy"))
+    };
+    until("the warning is logged", Duration::from_secs(5), || std::future::ready(is_warned())).await;
 }
 
 #[test]
-fn a_file_to_begin_with_loads_and_completions_know_every_command() {
+fn generated_config_loads_and_completions_list_every_command() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), run(&["config", "init"]).stdout).unwrap();
     expect(&["check", "--config", file.path().to_str().unwrap()], 0, &["Fit for use."]);
@@ -259,7 +261,7 @@ fn a_file_to_begin_with_loads_and_completions_know_every_command() {
 }
 
 #[test]
-fn settings_may_stand_before_a_command_and_behind_it_and_the_one_behind_it_counts() {
+fn setting_after_a_command_overrides_one_before_it() {
     let from = |arguments: &[&str]| {
         let said = parsed(&run(arguments));
         let row = said["settings"].as_array().unwrap().iter().find(|row| row["name"] == "token_ttl").unwrap().clone();
@@ -272,9 +274,9 @@ fn settings_may_stand_before_a_command_and_behind_it_and_the_one_behind_it_count
     assert_eq!(from(&["--token-ttl", "1m", "check", "--json", "--token-ttl", "2m"]), flag("2m"));
 }
 
-/// A token that is in the hand of a handler is not dead yet: what does not happen is given back.
+/// A token whose handler is running can still be released, so the revocation must prevent that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_is_revoked_while_a_handler_has_it_is_not_given_back() {
+async fn token_revoked_during_its_run_is_not_released() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let cases =
@@ -285,11 +287,11 @@ async fn a_token_that_is_revoked_while_a_handler_has_it_is_not_given_back() {
         let order = submit(shop.url(), "/orders", &token, "first").header(STATUS, 422).header(TAKES, takes);
         let sent = tokio::spawn(send(order));
         let has_begun = || std::future::ready(shop.ledger.count("begun") > begun);
-        until("the handler has it", Duration::from_secs(5), has_begun).await;
+        until("the handler has the token", Duration::from_secs(5), has_begun).await;
         if is_revoked {
             let (code, text) = said(&run(&["token", "revoke", &token, "--store", &redis.url()]));
             assert!(code == 0 && text.contains("another store or prefix"), "{text}");
-            assert!(!sent.is_finished(), "the handler still has it");
+            assert!(!sent.is_finished(), "the handler still has the token");
         }
         assert_eq!(sent.await.unwrap().said(), first);
         assert_eq!(send(submit(shop.url(), "/orders", &token, "again")).await.said(), then);

@@ -1,4 +1,4 @@
-//! The code that the demo shows for backends in Python and Node: it is run as it is shown, against the real service.
+//! Runs the demo's snippets for backends in Python and Node, unchanged, against the real service.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,8 +12,7 @@ const NOWHERE: &str = "http://127.0.0.1:1";
 
 const POLICIES: [&str; 4] = ["remembered", "token", "key", "interval"];
 
-/// What stands behind a snippet: the application's own `save`, which fails as long as it is told to, and calls that write down what they
-/// are answered.
+/// Code that is appended to a snippet: the application's own `save`, which can be made to fail, and calls that print their results.
 const PYTHON: &str = r#"
 import sys
 saved, broken = [], []
@@ -54,7 +53,7 @@ answers.push(await call(...other));
 console.log(JSON.stringify([answers, saved.length]));
 "#;
 
-/// The text of a snippet, as the page shows it for a service at this address.
+/// Returns the text of a snippet as the page shows it for a service at this URL.
 fn snippet(language: &str, policy: &str, origin: &str) -> String {
     let file = concat!("file://", env!("CARGO_MANIFEST_DIR"), "/../web-demo/assets/backend_snippets.js");
     let switches = json!({ "policy": policy, "origin": origin });
@@ -69,7 +68,7 @@ fn succeeded(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The program that runs a language, the end of its file names, and what stands behind a snippet.
+/// Returns the program that runs a language, its file extension, and the code that is appended to a snippet.
 fn runtime(language: &str) -> (&'static str, &'static str, &'static str) {
     if language == "python" { ("python3", "py", PYTHON) } else { ("node", "mjs", NODE) }
 }
@@ -81,7 +80,7 @@ fn written(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn every_backend_snippet_is_correct_syntax_and_short() {
+fn backend_snippets_have_valid_syntax_and_are_short() {
     let folder = tempfile::tempdir().unwrap();
     for (language, policy) in ["python", "node"].into_iter().flat_map(|one| POLICIES.map(|policy| (one, policy))) {
         let text = snippet(language, policy, "http://127.0.0.1:8080");
@@ -93,7 +92,7 @@ fn every_backend_snippet_is_correct_syntax_and_short() {
     }
 }
 
-/// What is passed to the snippet for one order, and for another.
+/// Returns the arguments of the snippet for two orders.
 async fn arguments(service: &OncewardServer, policy: &str) -> Value {
     let [tea, coffee] = ["tea", "coffee"].map(|item| json!({ "item": item }));
     match policy {
@@ -113,21 +112,21 @@ async fn backend_snippets_save_once_and_again_after_a_failure() {
         let text = format!("{}\n{behind}", snippet(language, policy, &service.url));
         let file = written(folder.path(), &format!("with_{policy}.{end}"), &text);
         let given = arguments(&service, policy).await.to_string();
-        let told: Value = serde_json::from_str(&succeeded(Command::new(program).args([&file, &given]))).unwrap();
-        let [first, second, failed, after] = [0, 1, 2, 3].map(|at| told[0][at].clone());
+        let printed: Value = serde_json::from_str(&succeeded(Command::new(program).args([&file, &given]))).unwrap();
+        let [first, second, failed, after] = [0, 1, 2, 3].map(|at| printed[0][at].clone());
         assert_eq!(first, json!([201, {"order": 1}]), "{language} {policy}");
         match policy {
             "token" => assert_eq!((&second[0], &second[1]["code"]), (&json!(409), &json!("token_used")), "{language}"),
             "interval" => assert_eq!((&second[0], &second[1]["code"]), (&json!(409), &json!("too_soon")), "{language}"),
-            _ => assert_eq!(second, first, "{language} {policy}: the duplicate gets the stored answer"),
+            _ => assert_eq!(second, first, "{language} {policy}: the duplicate receives the stored response"),
         }
         assert_eq!(failed, json!([500, {"code": "not saved"}]), "{language} {policy}");
-        assert_eq!(after, json!([201, {"order": 2}]), "{language} {policy}: a failure frees it");
-        assert_eq!(told[1], 2, "{language} {policy}: saved once for each");
+        assert_eq!(after, json!([201, {"order": 2}]), "{language} {policy}: a failure releases it");
+        assert_eq!(printed[1], 2, "{language} {policy}: saved once for each");
     }
 }
 
-/// Without an answer of the service nothing runs, nor without the key that it asks for: that is the operator's problem, not the customer's.
+/// Without a response of the service, or without a valid API key, nothing runs, and the customer receives a 503.
 #[tokio::test]
 async fn backend_snippets_save_nothing_without_the_service_or_its_key() {
     let service = OncewardServer::start(&["--api-key", "a-key-of-the-backends"]);
@@ -149,10 +148,10 @@ fn save_nothing_at(origin: &str) {
             _ => json!([["one", "ada", tea], ["two", "ada", tea]]),
         };
         let given = given.to_string();
-        let told: Value = serde_json::from_str(&succeeded(Command::new(program).args([&file, &given]))).unwrap();
-        for answer in told[0].as_array().unwrap() {
+        let printed: Value = serde_json::from_str(&succeeded(Command::new(program).args([&file, &given]))).unwrap();
+        for answer in printed[0].as_array().unwrap() {
             assert_eq!(*answer, json!([503, {"code": "store_unavailable"}]), "{language} {policy}");
         }
-        assert_eq!(told[1], 0, "{language} {policy}");
+        assert_eq!(printed[1], 0, "{language} {policy}");
     }
 }

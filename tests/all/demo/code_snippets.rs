@@ -1,5 +1,5 @@
-//! The code that the demo shows works: what it shows for actix-web stands here as code, and in the page's file as text. What is in
-//! Python and Node, see `backend_snippets.rs`.
+//! The demo's snippets for actix-web compile: this file has them as code, and the page's file has them as text. For Python and Node,
+//! see `backend_snippets.rs`.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use onceward::{Guard, IntervalRules, KeyRules};
 
 const PAGE: &str = include_str!("../../../web-demo/assets/snippets.js");
 
-/// Asserts that the page shows this code, however it is set.
+/// Asserts that the page shows this code, apart from white space.
 fn assert_shown(code: &str) {
     let bare = |text: &str| text.replace([' ', '\n'], "");
     assert!(bare(PAGE).contains(&bare(code)), "the page does not show: {code}");
 }
 
-/// Code as it runs here, which has to be what the page shows.
+/// Runs code that the page must show.
 macro_rules! shown {
     ($code:expr) => {{
         assert_shown(stringify!($code));
@@ -25,9 +25,9 @@ macro_rules! shown {
     }};
 }
 
-/// As it stands at the head of this file, and in the page's table.
+/// The imports at the head of this file match the table in the page.
 #[test]
-fn the_page_says_where_each_name_comes_from() {
+fn page_lists_the_import_of_each_name() {
     const HEAD: &str = include_str!("code_snippets.rs");
     let (_, table) = PAGE.split_once("const NAMES = {").expect("the table");
     let lines: Vec<&str> = table.split_once("};").expect("its end").0.trim().lines().map(str::trim).collect();
@@ -42,7 +42,7 @@ fn the_page_says_where_each_name_comes_from() {
 }
 
 #[tokio::test]
-async fn the_page_shows_code_that_compiles() {
+async fn page_shows_code_that_compiles() {
     let guard = shown!(Guard::new(Memory::new()));
     let _ = (
         shown!(Protect::token(&guard, SubjectFrom::anonymous()).remember(Duration::from_secs(600))),

@@ -1,4 +1,4 @@
-//! What nobody can do to the demo, or with it to the service.
+//! Hostile visitors of the demo: markup injection, malformed orders, floods, and secrets in logs.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const FILES: [&str; 10] = [
 ];
 
 #[tokio::test]
-async fn nothing_is_loaded_but_what_comes_from_here_and_nothing_stands_in_the_page_itself() {
+async fn demo_page_loads_only_own_files_without_inline_code() {
     let service = OncewardServer::start(&[]);
     let files = FILES.map(|name| format!("/demo/{name}"));
     for path in files.iter().map(String::as_str).chain(["/", "/demo/state", "/demo/nowhere", "/demo/orders/key"]) {
@@ -52,7 +52,7 @@ async fn nothing_is_loaded_but_what_comes_from_here_and_nothing_stands_in_the_pa
 }
 
 #[tokio::test]
-async fn what_somebody_writes_is_never_taken_for_markup() {
+async fn visitor_input_is_never_rendered_as_markup() {
     let service = OncewardServer::start(&[]);
     let customer = Customer::new(&service).await;
     let body = "item=tea&quantity=1&name=%3Cimg+src%3Dx+onerror%3D%22alert(1)%22%3E";
@@ -61,14 +61,14 @@ async fn what_somebody_writes_is_never_taken_for_markup() {
     assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
     assert!(text.contains("Order 1 is placed") && text.contains("&lt;img src=x") && !text.contains("<img"), "{text}");
     let object = send(customer.body("unguarded", &[], body)).await;
-    assert_eq!(object.headers["content-type"], "application/json", "no browser makes a page of it");
+    assert_eq!(object.headers["content-type"], "application/json", "no browser renders it as a page");
     for (_, other) in get(&service.url, "/").await.headers.iter().chain(object.headers.iter()) {
         assert!(!other.to_str().unwrap().contains("img"), "{other:?}");
     }
 }
 
 #[tokio::test]
-async fn what_is_no_order_is_refused_and_counts_for_nothing() {
+async fn malformed_order_is_rejected_and_not_counted() {
     let service = OncewardServer::start(&[]);
     let customer = Customer::new(&service).await;
     for counter in COUNTERS {
@@ -92,7 +92,7 @@ async fn what_is_no_order_is_refused_and_counts_for_nothing() {
 }
 
 #[tokio::test]
-async fn whoever_floods_the_demo_is_held_up_and_nobody_else_notices() {
+async fn flood_is_rate_limited_without_affecting_other_visitors() {
     let service = OncewardServer::start(&[]);
     let (flood, other) = (Customer::new(&service).await, Customer::new(&service).await);
     let client = http();
@@ -100,21 +100,21 @@ async fn whoever_floods_the_demo_is_held_up_and_nobody_else_notices() {
         let request = client.post(format!("{}/demo/orders/unguarded", service.url)).header("cookie", &flood.cookie);
         send(request.header("content-type", "application/x-www-form-urlencoded").body(ORDER))
     };
-    let mut told: BTreeMap<String, u64> = BTreeMap::new();
+    let mut outcomes: BTreeMap<String, u64> = BTreeMap::new();
     for _ in 0..10 {
         for answer in join_all((0..20).map(|_| order())).await {
             if answer.status == 429 {
                 assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
             }
-            *told.entry(answer.said()).or_default() += 1;
+            *outcomes.entry(answer.said()).or_default() += 1;
         }
     }
-    assert_eq!(told.keys().map(String::as_str).collect::<Vec<_>>(), ["201 unprotected", "429 rate_limited"]);
-    assert!(told["429 rate_limited"] > 50, "{told:?}");
+    assert_eq!(outcomes.keys().map(String::as_str).collect::<Vec<_>>(), ["201 unprotected", "429 rate_limited"]);
+    assert!(outcomes["429 rate_limited"] > 50, "{outcomes:?}");
     assert_eq!(
         flood.count("unguarded").await,
-        told["201 unprotected"],
-        "each that was let in was counted, and no other"
+        outcomes["201 unprotected"],
+        "every accepted order is counted, and no other"
     );
     let issued = token(&service.url).await;
     assert_eq!(send(other.order("remembered", &[("onceward-token", &issued)])).await.said(), "201 executed");
@@ -122,7 +122,7 @@ async fn whoever_floods_the_demo_is_held_up_and_nobody_else_notices() {
 }
 
 #[tokio::test]
-async fn no_token_or_key_of_a_visitor_is_in_the_log() {
+async fn visitor_tokens_and_keys_are_not_logged() {
     let service = OncewardServer::start(&["--log-level", "trace"]);
     let customer = Customer::new(&service).await;
     let issued = token(&service.url).await;

@@ -1,4 +1,4 @@
-//! The demo shop over HTTP: what its page shows is true, because the orders are counted here, on the server.
+//! The demo shop over HTTP. The page shows counts of the server, which these tests check.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use onceward_tests::service_calls::get;
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
-/// What the form sends.
+/// The body of the form.
 pub(crate) const ORDER: &str = "item=tea&quantity=1&name=Ada";
 
-/// A visitor of the shop, known by a cookie.
+/// A visitor of the shop, identified by a cookie.
 pub(crate) struct Customer {
     pub(crate) url: String,
     pub(crate) cookie: String,
 }
 
 impl Customer {
-    /// Somebody who opens the page for the first time.
+    /// Opens the page as a new visitor.
     pub(crate) async fn new(service: &OncewardServer) -> Self {
         let page = get(&service.url, "/").await;
         let cookie = page.headers["set-cookie"].to_str().unwrap();
@@ -33,30 +33,30 @@ impl Customer {
         Self { url: service.url.clone(), cookie: cookie.split(';').next().unwrap().to_owned() }
     }
 
-    /// An order at a counter, with these headers beside those of the form.
+    /// Builds an order at a counter, with these additional headers.
     pub(crate) fn order(&self, counter: &str, headers: &[(&str, &str)]) -> RequestBuilder {
         self.body(counter, headers, ORDER)
     }
 
-    /// The same with another body.
+    /// Like [`order`](Self::order), with another body.
     pub(crate) fn body(&self, counter: &str, headers: &[(&str, &str)], body: &str) -> RequestBuilder {
         let request = http().post(format!("{}/demo/orders/{counter}", self.url)).header("cookie", &self.cookie);
         let request = request.header("content-type", URLENCODED).body(body.to_owned());
         headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
     }
 
-    /// What the server has counted.
+    /// Returns the counts of the server.
     pub(crate) async fn tally(&self) -> Value {
         let state = send(http().get(format!("{}/demo/state", self.url)).header("cookie", &self.cookie)).await;
         serde_json::from_slice::<Value>(&state.body).unwrap()["tally"].clone()
     }
 
-    /// How many orders of one kind the server has counted.
+    /// Returns one count of the server.
     pub(crate) async fn count(&self, kind: &str) -> u64 {
         self.tally().await[kind].as_u64().unwrap()
     }
 
-    /// What names an order at this counter: a fresh token, a key, or nothing.
+    /// Returns the headers of a new order at this counter: a new token, a new key, or none.
     async fn named(&self, counter: &str) -> Vec<(&'static str, String)> {
         match counter {
             "token" | "remembered" => vec![("onceward-token", token(&self.url).await)],
@@ -65,7 +65,7 @@ impl Customer {
         }
     }
 
-    /// Three clicks at once, as they were answered, the executed one first.
+    /// Sends an order three times concurrently. Returns the responses, the executed one first.
     async fn triple_click(&self, counter: &str, conduct: &str) -> Vec<Answer> {
         let named = self.named(counter).await;
         let mut headers: Vec<(&str, &str)> = named.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -81,7 +81,7 @@ fn said(answers: &[Answer]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_triple_click_is_three_orders_without_a_guard_and_one_with_it_under_every_policy() {
+async fn triple_click_is_one_order_under_every_policy() {
     let service = OncewardServer::start(&[]);
     for conduct in ["slow", ""] {
         let customer = Customer::new(&service).await;
@@ -110,7 +110,7 @@ async fn a_triple_click_is_three_orders_without_a_guard_and_one_with_it_under_ev
 }
 
 #[tokio::test]
-async fn a_handler_that_fails_orders_nothing_and_the_same_may_be_sent_again() {
+async fn failed_order_can_be_retried_with_the_same_token() {
     let service = OncewardServer::start(&[]);
     let customer = Customer::new(&service).await;
     for (placed, counter) in ["remembered", "token", "key", "interval"].into_iter().enumerate() {
@@ -129,15 +129,15 @@ async fn a_handler_that_fails_orders_nothing_and_the_same_may_be_sent_again() {
     assert_eq!(customer.count("failed").await, 8);
 }
 
-/// The answer breaks off: its body never comes to an end.
+/// Returns true if the body of the response is truncated.
 async fn is_lost(request: RequestBuilder) -> bool {
-    let answer = request.send().await.expect("it begins");
-    assert!(!answer.headers().contains_key("onceward-outcome"), "it says nothing of what happened");
+    let answer = request.send().await.expect("the head of a response");
+    assert!(!answer.headers().contains_key("onceward-outcome"), "a lost response names no outcome");
     answer.bytes().await.is_err()
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_an_order_all_the_same_and_only_a_guard_can_tell() {
+async fn lost_response_is_one_order_with_a_guard() {
     let service = OncewardServer::start(&[]);
     let customer = Customer::new(&service).await;
     let loses = ("demo-handler", "loses");
@@ -166,7 +166,7 @@ async fn a_lost_answer_is_an_order_all_the_same_and_only_a_guard_can_tell() {
 }
 
 #[tokio::test]
-async fn visitors_have_counts_keys_and_intervals_of_their_own() {
+async fn visitors_have_separate_counts_keys_and_intervals() {
     let service = OncewardServer::start(&[]);
     let customers = [Customer::new(&service).await, Customer::new(&service).await];
     for customer in &customers {
@@ -185,11 +185,11 @@ async fn visitors_have_counts_keys_and_intervals_of_their_own() {
     assert_eq!(send(over).await.status, 204);
     assert_eq!((customers[0].count("guarded").await, customers[1].count("guarded").await), (0, 2));
     let known = http().get(format!("{}/", service.url)).header("cookie", &customers[0].cookie);
-    assert!(!send(known).await.headers.contains_key("set-cookie"), "whoever comes again stays who they are");
+    assert!(!send(known).await.headers.contains_key("set-cookie"), "a returning visitor keeps the cookie");
 }
 
 #[tokio::test]
-async fn an_order_with_a_mistake_is_corrected_and_sent_again_with_the_same_token() {
+async fn corrected_order_is_accepted_with_the_same_token() {
     let service = OncewardServer::start(&[]);
     let customer = Customer::new(&service).await;
     for counter in ["remembered", "token"] {
@@ -199,13 +199,13 @@ async fn an_order_with_a_mistake_is_corrected_and_sent_again_with_the_same_token
             assert_eq!(answer.said(), "422 not_applied", "{answer:?}");
         }
         let right = send(customer.body(counter, &[], &format!("{form}{ORDER}"))).await;
-        assert_eq!(right.said(), "201 executed", "the token is in the form, and still good");
+        assert_eq!(right.said(), "201 executed", "the token in the form is still valid");
     }
     assert_eq!(customer.count("guarded").await, 2);
 }
 
 #[tokio::test]
-async fn the_demo_stands_at_the_door_where_it_is_on_and_nowhere_else() {
+async fn demo_is_served_only_where_it_is_on() {
     let redis = RedisServer::start();
     for (arguments, is_on) in [
         (vec![], true),
@@ -229,7 +229,7 @@ async fn the_demo_stands_at_the_door_where_it_is_on_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_slow_order_is_finished_though_the_service_is_told_to_stop() {
+async fn slow_order_finishes_during_graceful_shutdown() {
     let service = OncewardServer::start(&[]);
     let customer = Customer::new(&service).await;
     let named = token(&service.url).await;

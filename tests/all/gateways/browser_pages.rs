@@ -1,5 +1,5 @@
-//! Pages of an application behind a gateway: they load the browser SDK and fetch tokens on their own origin, and a browser that
-//! navigates is shown a page where a program receives problem JSON.
+//! Pages of an application behind a gateway: they load the browser SDK and fetch tokens on their own origin. A rejected navigation
+//! receives an HTML page, a program receives problem JSON.
 
 use onceward_api::{Code, IssuedToken, header};
 use onceward_tests::client::{Answer, http, send};
@@ -12,11 +12,11 @@ use reqwest::{Method, RequestBuilder};
 use crate::gateways::recipes::{Stage, executed};
 
 const SCRIPT: &[u8] = include_bytes!("../../../client-sdk/web/dist/onceward.js");
-/// What Chromium sends when a form is submitted.
+/// The `Accept` header of Chromium when it submits a form.
 const NAVIGATION: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
 
-/// A request for a token on the application's own origin, by a client that pretends to be somebody else.
-fn asks_for_token(stage: &Stage) -> RequestBuilder {
+/// Builds a token request on the application's own origin, from a client with forged forwarding headers.
+fn token_request(stage: &Stage) -> RequestBuilder {
     let request = http().post(format!("{}/token", stage.gateway.url)).bearer_auth(KEY);
     let request = request.header("forwarded", "for=6.6.6.6;host=evil.example").header("x-forwarded-for", "6.6.6.6");
     request.header("x-forwarded-host", "evil.example").header("origin", &stage.gateway.url)
@@ -32,21 +32,28 @@ async fn page_gets_script_and_tokens_on_its_own_origin() {
         let kept = send(http().get(format!("{}{named}", stage.gateway.url))).await;
         assert_eq!((kept.status, &kept.body[..]), (200, SCRIPT), "{kind:?}");
 
-        let answer = send(asks_for_token(&stage)).await;
+        let answer = send(token_request(&stage)).await;
         assert_eq!(answer.status, 201, "{kind:?}: {answer:?}");
-        let asked = stage.asked.seen().pop().expect("Onceward was asked");
+        let asked = stage.service_proxy.seen().pop().expect("a request to Onceward");
         assert_eq!(
             (asked.line.as_str(), asked.header("authorization")),
             ("POST /token", ""),
-            "{kind:?}: without the key"
+            "{kind:?}: sent without the API key"
         );
         assert_eq!((asked.header("x-forwarded-for"), asked.header("forwarded")), ("127.0.0.1", ""), "{kind:?}");
         assert!(!asked.header("x-forwarded-host").contains("evil"), "{kind:?}: {asked:?}");
         let token = serde_json::from_slice::<IssuedToken>(&answer.body).expect("a token").token;
         assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}");
         assert_eq!(stage.submit(&token).await.said(), "409 token_used", "{kind:?}");
-        assert_eq!((stage.effects(), stage.handed_on.seen().len()), (1, 1), "{kind:?}: only the order is forwarded");
-        assert!(!stage.service.log().concat().contains("cors_origins"), "{kind:?}: it is the page's own origin");
+        assert_eq!(
+            (stage.effects(), stage.application_proxy.seen().len()),
+            (1, 1),
+            "{kind:?}: only the order is forwarded"
+        );
+        assert!(
+            !stage.service.log().concat().contains("cors_origins"),
+            "{kind:?}: no CORS warning on the page's own origin"
+        );
     }
 }
 
@@ -56,7 +63,7 @@ async fn client_cannot_escape_its_rate_limit_through_the_gateway() {
     for kind in GatewayKind::ALL {
         let stage = Stage::on(kind, &few).await;
         for status in [201, 201, 429] {
-            let request = asks_for_token(&stage).header("x-forwarded-for", format!("6.6.6.{status}"));
+            let request = token_request(&stage).header("x-forwarded-for", format!("6.6.6.{status}"));
             let answer = send(request).await;
             assert_eq!(answer.status, status, "{kind:?}: {answer:?}");
             if status == 429 {
@@ -68,7 +75,7 @@ async fn client_cannot_escape_its_rate_limit_through_the_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_else_of_onceward_is_reached_through_the_gateway() {
+async fn other_paths_of_onceward_are_unreachable_through_the_gateway() {
     let targets = [
         "/claim",
         "/claim/complete",
@@ -105,18 +112,18 @@ async fn nothing_else_of_onceward_is_reached_through_the_gateway() {
     ];
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
-        let before = stage.asked.seen().len();
+        let before = stage.service_proxy.seen().len();
         let host = [("host", stage.gateway.url.trim_start_matches("http://"))];
         for target in targets {
             let answer = raw_http::request("GET", &stage.gateway.url, target, &host, "").await;
             assert!(answer.status < 500, "{kind:?} {target}: {answer:?}");
         }
-        assert!(stage.handed_on.seen().len() > 15, "{kind:?}: the others are the application's");
-        for seen in &stage.asked.seen()[before..] {
+        assert!(stage.application_proxy.seen().len() > 15, "{kind:?}: the other paths belong to the application");
+        for seen in &stage.service_proxy.seen()[before..] {
             let path = seen.line.trim_start_matches("GET ");
             assert!(["/token", "/%74oken", "/sdk/onceward.js"].contains(&path), "{kind:?}: {seen:?}");
         }
-        // Where the application has no such path either, a submission needs a token.
+        // On these paths a submission needs a token, like on any path of the application.
         for target in ["/token/redeem", "/claim", "/tokens", "/sdk/x"] {
             let answer = raw_http::post(&stage.gateway.url, target, &host, "{}").await;
             assert_eq!(answer.said(), "400 token_missing", "{kind:?} {target}");
@@ -125,7 +132,7 @@ async fn nothing_else_of_onceward_is_reached_through_the_gateway() {
     }
 }
 
-/// A page for people: what happened, the code, and nothing that is loaded.
+/// Asserts that the response is the HTML page of this rejection, without external resources.
 fn assert_page(kind: GatewayKind, answer: &Answer, said: &str) {
     assert_eq!(answer.said(), said, "{kind:?}: {answer:?}");
     assert_eq!(answer.headers["content-type"], "text/html; charset=utf-8", "{kind:?}: {answer:?}");
@@ -138,7 +145,7 @@ fn assert_page(kind: GatewayKind, answer: &Answer, said: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rejected_navigation_is_shown_a_page_and_programs_receive_json() {
+async fn rejected_navigation_receives_html_and_programs_json() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let used = stage.token().await;
@@ -157,7 +164,7 @@ async fn rejected_navigation_is_shown_a_page_and_programs_receive_json() {
                 assert!(!answer.headers.contains_key("content-security-policy"), "{kind:?}: {answer:?}");
             }
         }
-        // The name of the path says nothing of what the answer is.
+        // The file extension of the path does not change the content type.
         for (accept, is_page) in [(NAVIGATION, true), ("*/*", false)] {
             let request = http().post(format!("{}/page.html", stage.gateway.url)).header("accept", accept);
             let answer = send(request).await;
@@ -171,38 +178,38 @@ async fn rejected_navigation_is_shown_a_page_and_programs_receive_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn navigation_is_shown_a_page_where_onceward_is_away_or_does_not_accept_the_key() {
+async fn navigation_receives_html_without_onceward_or_valid_key() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let other = OncewardServer::start(&["--api-key", "another-key-of-gateways"]);
-        stage.asked.lead_to(&other.url);
+        stage.service_proxy.lead_to(&other.url);
         let navigates = || stage.submission(Method::POST, "ow1_x").header("accept", NAVIGATION);
         let page = send(navigates()).await;
         assert_page(kind, &page, "503 redeem_unknown");
-        assert!(String::from_utf8_lossy(&page.body).contains("not set up correctly"), "{kind:?}: {page:?}");
+        assert!(String::from_utf8_lossy(&page.body).contains("gateway is misconfigured"), "{kind:?}: {page:?}");
         assert_eq!(page.headers["retry-after"], "1", "{kind:?}");
 
-        stage.asked.lead_to(&format!("http://127.0.0.1:{}", free_port()));
+        stage.service_proxy.lead_to(&format!("http://127.0.0.1:{}", free_port()));
         let page = send(navigates()).await;
         match kind {
-            // It has no way to answer with a text of our own.
+            // Traefik cannot respond with a body of its own.
             GatewayKind::Traefik => assert_eq!(page.said(), "503 redeem_unknown"),
             _ => assert_page(kind, &page, "503 redeem_unknown"),
         }
         assert_eq!(page.headers["retry-after"], "1", "{kind:?}");
-        // Nor is a request for a token one that may have run.
+        // A failed token request has no outcome, as it cannot have run anything.
         let answer = send(http().post(format!("{}/token", stage.gateway.url))).await;
         assert!(answer.status >= 500 && answer.outcome.is_empty(), "{kind:?}: {answer:?}");
         assert_eq!(stage.effects(), 0, "{kind:?}");
     }
 }
 
-/// The page goes into a header, of which the recipe takes 8 KB with all others.
+/// The page travels in a header, and the recipe's buffer for all headers is 8 KB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nginx_shows_the_page_for_long_paths_too() {
+async fn nginx_sends_the_page_for_long_paths() {
     let service = OncewardServer::start(&["--api-key", KEY]);
     let gateway = Gateway::start(GatewayKind::Nginx, &[&service.url], &[&service.url]);
-    // Up to 256 bytes of a path are shown, and some characters take more room in a page.
+    // The page shows up to 256 bytes of the path, and some characters take more bytes in HTML.
     for path in ["&".repeat(255), "a".repeat(255), "a".repeat(256), "%C3".repeat(85), "%C3".repeat(1000)] {
         let request = http().post(format!("{}/{path}", gateway.url)).header("accept", NAVIGATION);
         assert_page(GatewayKind::Nginx, &send(request).await, "400 token_missing");
@@ -210,12 +217,14 @@ async fn nginx_shows_the_page_for_long_paths_too() {
 }
 
 #[test]
-fn recipe_says_first_what_a_gateway_cannot_do() {
+fn recipe_starts_with_the_limits_of_a_gateway() {
     for kind in GatewayKind::ALL {
         let recipe = kind.recipe();
         let first =
             recipe.lines().take_while(|line| line.starts_with('#')).collect::<Vec<_>>().join(" ").replace("# ", "");
-        for limit in ["sees no bodies", "stores no responses", "stays used if the application fails", header::FIELD] {
+        for limit in
+            ["does not read bodies", "stores no responses", "stays used if the application fails", header::FIELD]
+        {
             assert!(first.contains(limit), "{kind:?}: {limit}: {first}");
         }
         assert!(recipe.contains("trusted_proxies"), "{kind:?}");

@@ -1,4 +1,4 @@
-//! The question of a gateway, asked as gateways ask it.
+//! The `/forward-auth` endpoint, called like gateways call it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use reqwest::{Method, RequestBuilder};
 
 const KEY: &str = "a-key-of-the-gateways";
 
-/// A question about `POST /orders`, not sent yet.
-fn question(service: &OncewardServer, query: &str) -> RequestBuilder {
+/// Builds an auth request for `POST /orders`, without sending it.
+fn auth_request(service: &OncewardServer, query: &str) -> RequestBuilder {
     let request = http().get(format!("{}/forward-auth{query}", service.url)).bearer_auth(KEY);
     request.header("x-original-method", "POST").header("x-original-uri", "/orders?a=1")
 }
 
-/// Asks about `POST /orders` with this token, in a try of this name.
+/// Sends an auth request for `POST /orders` with this token and attempt.
 async fn ask(service: &OncewardServer, token: &str, attempt: &str) -> Answer {
-    let request = question(service, "").header(header::TOKEN, token);
+    let request = auth_request(service, "").header(header::TOKEN, token);
     send(if attempt.is_empty() { request } else { request.header(header::ATTEMPT, attempt) }).await
 }
 
-/// The same, asked again as long as the store does not answer in time.
+/// Like [`ask`], with retries while the store times out.
 async fn ask_at_last(service: &OncewardServer, token: &str, attempt: &str) -> Answer {
     for _ in 0..100 {
         let answer = ask(service, token, attempt).await;
@@ -35,7 +35,7 @@ async fn ask_at_last(service: &OncewardServer, token: &str, attempt: &str) -> An
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("the store does not answer");
+    panic!("the store is still unavailable");
 }
 
 fn with_key() -> OncewardServer {
@@ -43,7 +43,7 @@ fn with_key() -> OncewardServer {
 }
 
 #[tokio::test]
-async fn a_token_passes_once_and_the_same_attempt_passes_again() {
+async fn token_passes_once_and_its_attempt_again() {
     let service = with_key();
     let [plain, named] = [token(&service.url).await, token(&service.url).await];
     assert_eq!(ask(&service, &plain, "").await.said(), "200 redeemed");
@@ -56,37 +56,37 @@ async fn a_token_passes_once_and_the_same_attempt_passes_again() {
         assert_eq!(ask(&service, &named, "two").await.said(), "409 token_used");
         assert_eq!(ask(&service, &named, "").await.said(), "409 token_used");
     }
-    assert_eq!(runs.len(), 1, "asked again, it is the same run");
+    assert_eq!(runs.len(), 1, "a retry has the same run id");
 }
 
 #[tokio::test]
-async fn an_attempt_is_believed_with_the_key_or_from_a_trusted_proxy_and_from_nobody_else() {
+async fn attempt_is_trusted_only_with_key_or_trusted_proxy() {
     let open = OncewardServer::start(&[]);
     let good = token(&open.url).await;
     assert_eq!(ask(&open, &good, "one").await.said(), "200 redeemed");
-    assert_eq!(ask(&open, &good, "one").await.said(), "409 token_used", "anybody could have named it");
+    assert_eq!(ask(&open, &good, "one").await.said(), "409 token_used", "an attempt without a key is not trusted");
     assert_eq!(ask(&open, &good, "").await.said(), "409 token_used");
     let warned = || open.log().iter().filter(|line| line.contains("trusted_proxies")).count();
-    until("it says what to do", Duration::from_secs(5), || async { warned() > 0 }).await;
-    assert_eq!(warned(), 1, "it says it once: {:#?}", open.log());
+    until("the service warns", Duration::from_secs(5), || async { warned() > 0 }).await;
+    assert_eq!(warned(), 1, "the service warns once: {:#?}", open.log());
 
     let behind = OncewardServer::start(&["--trusted-proxies", "127.0.0.0/8"]);
     let good = token(&behind.url).await;
     for _ in 0..2 {
         assert_eq!(ask(&behind, &good, "one").await.said(), "200 redeemed");
     }
-    assert!(!behind.log().concat().contains("names its attempts"));
+    assert!(!behind.log().concat().contains("sends onceward-attempt and is not trusted"));
 }
 
 #[tokio::test]
-async fn the_original_request_is_told_in_three_ways_and_binds_the_token() {
+async fn original_request_from_three_sources_binds_the_token() {
     let service = with_key();
-    let told = |tells: fn(RequestBuilder) -> RequestBuilder, method: Method, path: &'static str| {
+    let asked = |describe: fn(RequestBuilder) -> RequestBuilder, method: Method, path: &'static str| {
         let (request, url) =
             (http().request(method, format!("{}/forward-auth{path}", service.url)), service.url.clone());
         async move {
             let good = token_for(&url, r#"{"action":"DELETE /orders/7"}"#).await;
-            send(tells(request.bearer_auth(KEY)).header(header::TOKEN, good)).await.said()
+            send(describe(request.bearer_auth(KEY)).header(header::TOKEN, good)).await.said()
         }
     };
     let original = |request: RequestBuilder| {
@@ -96,17 +96,17 @@ async fn the_original_request_is_told_in_three_ways_and_binds_the_token() {
         |request: RequestBuilder| request.header("x-forwarded-method", "DELETE").header("x-forwarded-uri", "/orders/7");
     let elsewhere =
         |request: RequestBuilder| request.header("x-forwarded-method", "DELETE").header("x-forwarded-uri", "/orders/8");
-    assert_eq!(told(original, Method::GET, "").await, "200 redeemed");
-    assert_eq!(told(forwarded, Method::GET, "").await, "200 redeemed");
-    assert_eq!(told(forwarded, Method::POST, "").await, "200 redeemed", "with whichever method it is asked");
-    assert_eq!(told(|request| request, Method::DELETE, "/orders/7?x=1").await, "200 redeemed");
-    assert_eq!(told(|request| request, Method::DELETE, "/orders/8").await, "403 token_invalid");
-    assert_eq!(told(elsewhere, Method::GET, "").await, "403 token_invalid");
-    assert_eq!(told(original, Method::DELETE, "/orders/8").await, "400 bad_request", "two ways that differ");
+    assert_eq!(asked(original, Method::GET, "").await, "200 redeemed");
+    assert_eq!(asked(forwarded, Method::GET, "").await, "200 redeemed");
+    assert_eq!(asked(forwarded, Method::POST, "").await, "200 redeemed", "any method of the auth request");
+    assert_eq!(asked(|request| request, Method::DELETE, "/orders/7?x=1").await, "200 redeemed");
+    assert_eq!(asked(|request| request, Method::DELETE, "/orders/8").await, "403 token_invalid");
+    assert_eq!(asked(elsewhere, Method::GET, "").await, "403 token_invalid");
+    assert_eq!(asked(original, Method::DELETE, "/orders/8").await, "400 bad_request", "two sources that differ");
 }
 
 #[tokio::test]
-async fn a_token_stands_in_the_header_or_in_the_original_s_query_and_not_in_two_ways() {
+async fn token_is_read_from_header_or_original_query() {
     let service = with_key();
     let [one, two] = [token(&service.url).await, token(&service.url).await];
     let asked = |uri: String, token: &str| {
@@ -119,7 +119,7 @@ async fn a_token_stands_in_the_header_or_in_the_original_s_query_and_not_in_two_
     assert_eq!(asked(both.clone(), &one).await.said(), "200 redeemed");
     assert_eq!(asked(format!("/orders?_onceward={two}"), "").await.said(), "200 redeemed");
     assert_eq!(asked("/orders".into(), "").await.said(), "400 token_missing");
-    // As Caddy's own directive asks: what the client has sent stands behind the question too.
+    // Caddy's own directive also appends the client's query to the auth request.
     let three = token(&service.url).await;
     let request = http().get(format!("{}/forward-auth?_onceward={three}&style=x", service.url)).bearer_auth(KEY);
     let uri = format!("/orders?_onceward={three}&style=x");
@@ -130,10 +130,10 @@ async fn a_token_stands_in_the_header_or_in_the_original_s_query_and_not_in_two_
 }
 
 #[tokio::test]
-async fn what_only_reads_passes_without_a_token_and_nobody_asks_the_store() {
+async fn safe_methods_pass_without_token_or_store_command() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--api-key", KEY, "--store", &redis.url(), "--share-every", "1h"]);
-    // From now on the store knows the script.
+    // Redis caches the script.
     assert_eq!(ask(&service, &token(&service.url).await, "one").await.said(), "200 redeemed");
     let monitor = redis.monitor();
     for method in ["GET", "HEAD", "OPTIONS"] {
@@ -150,11 +150,11 @@ async fn what_only_reads_passes_without_a_token_and_nobody_asks_the_store() {
 }
 
 #[tokio::test]
-async fn no_refusal_is_a_5xx_and_nginx_is_told_204_or_403() {
+async fn rejections_are_never_5xx_and_nginx_receives_403() {
     let mut redis = RedisServer::start();
     let service = OncewardServer::start(&["--api-key", KEY, "--store", &redis.url()]);
     let [good, other] = [token(&service.url).await, token(&service.url).await];
-    let nginx = |token: &str| send(question(&service, "?style=nginx").header(header::TOKEN, token));
+    let nginx = |token: &str| send(auth_request(&service, "?style=nginx").header(header::TOKEN, token));
     let passed = nginx(&good).await;
     assert_eq!((passed.said().as_str(), passed.headers.contains_key(header::PROBLEM)), ("204 redeemed", false));
     for (token, said) in [(&*good, "403 token_used"), ("nonsense", "403 token_malformed"), ("", "403 token_missing")] {
@@ -167,7 +167,7 @@ async fn no_refusal_is_a_5xx_and_nginx_is_told_204_or_403() {
     let stranger = send(http().get(format!("{}/forward-auth?style=nginx", service.url))).await;
     assert_eq!(stranger.said(), "403 redeem_unknown");
     redis.kill();
-    // A command that was sent before the connection broke may have used the token up. Without a connection, nothing is sent.
+    // A command that was sent before the connection broke may have used the token. Without a connection, nothing is sent.
     for attempt in ["one", ""] {
         let is_certain = || async {
             let answer = ask(&service, &other, attempt).await;
@@ -178,34 +178,30 @@ async fn no_refusal_is_a_5xx_and_nginx_is_told_204_or_403() {
         until("nothing is sent to Redis", Duration::from_secs(5), is_certain).await;
     }
     assert_eq!(nginx(&other).await.said(), "403 store_unavailable");
-    let traefik = send(question(&service, "?style=traefik").header(header::TOKEN, &other)).await;
-    assert_eq!((traefik.said().as_str(), traefik.problem().status), ("503 store_unavailable", 503), "it passes it on");
+    let traefik = send(auth_request(&service, "?style=traefik").header(header::TOKEN, &other)).await;
+    assert_eq!(
+        (traefik.said().as_str(), traefik.problem().status),
+        ("503 store_unavailable", 503),
+        "Traefik forwards the status"
+    );
 }
 
-/// The client behind the gateway sends its next request under another attempt, and the gateway itself asks again under the same.
+/// The client's next request has another attempt, while a retry of the gateway itself has the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_answer_of_redis_is_redeem_unknown_also_for_a_named_attempt() {
+async fn lost_redis_reply_is_redeem_unknown_for_attempts() {
     let redis = RedisServer::start();
     let proxy = Proxy::before(redis.port()).await;
     let service = OncewardServer::start(&["--api-key", KEY, "--store", &proxy.url(), "--store-timeout", "1s"]);
-    // Redis does not know the script before its first use.
+    // Redis caches the script at its first use.
     assert_eq!(ask(&service, &token(&service.url).await, "before").await.said(), "200 redeemed");
     for (round, fate) in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer].into_iter().enumerate() {
         let good = token(&service.url).await;
         proxy.next(redis.compare_commands().swap_word(), fate);
         let lost = ask(&service, &good, "one").await;
-        assert_eq!(proxy.struck(), round + 1, "{fate:?}: the answer was lost");
+        assert_eq!(proxy.struck(), round + 1, "{fate:?}: the reply was lost");
         assert_eq!((lost.said().as_str(), lost.problem().retry), ("403 redeem_unknown", Retry::NewToken), "{fate:?}");
-        assert_eq!(
-            ask_at_last(&service, &good, "one").await.said(),
-            "200 redeemed",
-            "{fate:?}: the gateway asks again"
-        );
-        assert_eq!(
-            ask_at_last(&service, &good, "two").await.said(),
-            "409 token_used",
-            "{fate:?}: the client sends again"
-        );
+        assert_eq!(ask_at_last(&service, &good, "one").await.said(), "200 redeemed", "{fate:?}: the gateway retries");
+        assert_eq!(ask_at_last(&service, &good, "two").await.said(), "409 token_used", "{fate:?}: the client retries");
     }
     let metrics = Metrics::of(&service.url).await;
     let counted =
@@ -214,7 +210,7 @@ async fn lost_answer_of_redis_is_redeem_unknown_also_for_a_named_attempt() {
 }
 
 #[tokio::test]
-async fn the_key_is_asked_for_and_may_be_sent_as_a_password() {
+async fn api_key_is_required_and_accepted_as_password() {
     let service = with_key();
     let good = token(&service.url).await;
     let asked = |authorise: &dyn Fn(RequestBuilder) -> RequestBuilder| {
@@ -231,14 +227,14 @@ async fn the_key_is_asked_for_and_may_be_sent_as_a_password() {
     assert_eq!(
         (problem.status, problem.instance.as_deref()),
         (503, Some("/orders")),
-        "it is not the client that has to sign in"
+        "the client must not be asked to sign in"
     );
     assert!(!refused.headers.contains_key("www-authenticate"), "{refused:?}");
     assert_eq!(asked(&|request| request.basic_auth("onceward", Some(KEY))).await.said(), "200 redeemed");
 }
 
 #[tokio::test]
-async fn bad_input_is_named_and_uses_nothing_up() {
+async fn bad_input_is_named_and_keeps_the_token_valid() {
     let service = with_key();
     let good = token(&service.url).await;
     let ask = |path: &str, headers: &[(&str, &str)]| {
@@ -268,14 +264,14 @@ async fn bad_input_is_named_and_uses_nothing_up() {
         assert_eq!(answer.said(), "400 bad_request", "{path} {headers:?}: {answer:?}");
         assert!(answer.problem().detail.contains(named), "{named}: {answer:?}");
     }
-    assert_eq!(ask("", &original).await.said(), "200 redeemed", "and the token is as good as before");
+    assert_eq!(ask("", &original).await.said(), "200 redeemed", "the token is still valid");
 }
 
 #[tokio::test]
-async fn a_next_token_is_sent_to_whoever_asks_for_it_and_is_bound_as_the_first_was() {
+async fn next_token_on_request_keeps_the_binding() {
     let service = with_key();
     let good = token_for(&service.url, r#"{"action":"POST /orders"}"#).await;
-    let asked = |token: String, query: &str| send(question(&service, query).header(header::TOKEN, token));
+    let asked = |token: String, query: &str| send(auth_request(&service, query).header(header::TOKEN, token));
     let answer = asked(good.clone(), "?next_token=true").await;
     let next = answer.headers[header::NEXT_TOKEN].to_str().unwrap().to_owned();
     let refused = asked(good, "?next_token=true").await;
@@ -287,10 +283,10 @@ async fn a_next_token_is_sent_to_whoever_asks_for_it_and_is_bound_as_the_first_w
 }
 
 #[tokio::test]
-async fn the_origin_of_the_gateway_s_own_pages_is_nobody_s_business_here() {
+async fn forward_auth_ignores_the_origin_header() {
     let service = OncewardServer::start(&["--api-key", KEY, "--cors-origins", "https://allowed.example"]);
     let good = token(&service.url).await;
-    let request = question(&service, "").header("origin", "https://shop.example").header(header::TOKEN, good);
+    let request = auth_request(&service, "").header("origin", "https://shop.example").header(header::TOKEN, good);
     assert_eq!(send(request).await.said(), "200 redeemed");
     let preflight = http().request(Method::OPTIONS, format!("{}/forward-auth/orders", service.url)).bearer_auth(KEY);
     let preflight = preflight.header("origin", "https://shop.example").header("access-control-request-method", "PUT");
@@ -299,20 +295,20 @@ async fn the_origin_of_the_gateway_s_own_pages_is_nobody_s_business_here() {
 }
 
 #[tokio::test]
-async fn a_person_is_told_on_a_page_and_a_body_does_no_harm() {
+async fn forward_auth_serves_html_and_ignores_bodies() {
     let service = with_key();
-    let page = send(question(&service, "").header("accept", "text/html")).await;
+    let page = send(auth_request(&service, "").header("accept", "text/html")).await;
     assert_eq!(
         (page.said().as_str(), page.headers["content-type"].to_str().unwrap()),
         ("400 token_missing", "text/html; charset=utf-8")
     );
-    let page = send(question(&service, "?style=nginx").header("accept", "text/html")).await;
+    let page = send(auth_request(&service, "?style=nginx").header("accept", "text/html")).await;
     let text = page.headers[header::PAGE].to_str().unwrap();
     assert!(
         text.starts_with("<!doctype html>") && text.contains("token_missing"),
-        "nginx sees headers alone: {page:?}"
+        "nginx receives the page in a header: {page:?}"
     );
-    let json = send(question(&service, "?style=nginx").header("accept", "*/*")).await;
+    let json = send(auth_request(&service, "?style=nginx").header("accept", "*/*")).await;
     assert!(!json.headers.contains_key(header::PAGE), "{json:?}");
     let good = token(&service.url).await;
     let request =

@@ -1,4 +1,4 @@
-//! What a client behind a gateway may try, to get a submission through unseen or to speak for the gateway.
+//! Attacks by a client behind a gateway: submissions that bypass the check, and forged headers of the gateway.
 
 use std::time::Duration;
 
@@ -14,15 +14,18 @@ use tokio::net::TcpStream;
 
 use crate::gateways::recipes::Stage;
 
-/// Sends a head and, once Onceward was asked about it, a body. Reads until nothing comes any more.
+/// Sends a request head and, after the gateway's auth request, a body. Reads until no more bytes arrive.
 async fn raw(stage: &Stage, head: &str, body: &str) -> String {
     let address = stage.gateway.url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).await.expect("a gateway");
     let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
-    let before = stage.asked.seen().len();
-    stream.write_all(head.as_bytes()).await.expect("the gateway reads it");
-    until("Onceward is asked", Duration::from_secs(5), || async { stage.asked.seen().len() > before }).await;
-    // It may be refused before it is sent to its end.
+    let before = stage.service_proxy.seen().len();
+    stream.write_all(head.as_bytes()).await.expect("the gateway reads the head");
+    until("the gateway sends its auth request", Duration::from_secs(5), || async {
+        stage.service_proxy.seen().len() > before
+    })
+    .await;
+    // The gateway may reject the request before the whole body is sent.
     let _ = stream.write_all(body.as_bytes()).await;
     while let Ok(Ok(count @ 1..)) = tokio::time::timeout(Duration::from_secs(3), stream.read(&mut piece)).await {
         answer.extend_from_slice(&piece[..count]);
@@ -31,10 +34,10 @@ async fn raw(stage: &Stage, head: &str, body: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pass_unseen() {
+async fn only_websocket_upgrades_are_forwarded() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
-        stage.handed_on.plan(|_| HttpFault::Instead(200));
+        stage.application_proxy.plan(|_| HttpFault::Instead(200));
         let ask = |upgrades: &[&'static str]| {
             let request = stage.submission(Method::GET, "").header("connection", "upgrade");
             let request =
@@ -52,13 +55,13 @@ async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pas
             &["websocket", "h2c"],
         ] {
             ask(upgrades).await;
-            for seen in stage.handed_on.seen() {
+            for seen in stage.application_proxy.seen() {
                 assert!(["", "websocket"].contains(&seen.header("upgrade")), "{kind:?} {upgrades:?}: {seen:?}");
             }
         }
-        let before = stage.handed_on.seen().len();
+        let before = stage.application_proxy.seen().len();
         ask(&["websocket"]).await;
-        let wanted = stage.handed_on.seen().get(before).map(|seen| seen.header("upgrade").to_owned());
+        let wanted = stage.application_proxy.seen().get(before).map(|seen| seen.header("upgrade").to_owned());
         let as_promised = match kind {
             GatewayKind::Nginx => Some(""),
             GatewayKind::Envoy => None,
@@ -69,7 +72,7 @@ async fn nothing_but_a_websocket_becomes_a_tunnel_in_which_submissions_would_pas
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_cannot_speak_for_the_gateway_in_another_spelling_nor_take_away_what_it_says() {
+async fn client_cannot_forge_or_remove_gateway_headers() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for method in [Method::POST, Method::GET] {
@@ -82,14 +85,14 @@ async fn a_client_cannot_speak_for_the_gateway_in_another_spelling_nor_take_away
             assert_eq!(spelled_otherwise, None, "{kind:?} {method}");
             let redeemed = if method == Method::POST { "redeemed" } else { "" };
             assert_eq!(sent.header(header::OUTCOME), redeemed, "{kind:?} {method}");
-            // Traefik has none to hand on.
+            // Traefik has no attempt to forward.
             assert_eq!(sent.header(header::ATTEMPT).is_empty(), kind == GatewayKind::Traefik, "{kind:?} {method}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_called_executed() {
+async fn gateway_rejection_after_the_redeem_is_not_executed() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let head = |token: &str| {
@@ -100,7 +103,7 @@ async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_cal
             )
         };
         let broken = "no length\r\n".to_owned();
-        // More than nginx takes.
+        // More than nginx accepts.
         let large = format!("200000\r\n{}\r\n0\r\n\r\n", "x".repeat(0x0020_0000));
         let bodies = if kind == GatewayKind::Nginx { vec![broken, large] } else { vec![broken] };
         for body in bodies {
@@ -117,12 +120,12 @@ async fn what_the_gateway_refuses_itself_after_the_token_was_redeemed_is_not_cal
         }
         assert_eq!(stage.effects(), 0, "{kind:?}");
         let health = send(http().get(format!("{}/open", stage.gateway.url))).await;
-        assert_eq!(health.status, 200, "{kind:?}: it is still at work");
+        assert_eq!(health.status, 200, "{kind:?}: the gateway still works");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_nginx_itself_fails_after_the_token_was_redeemed_nobody_is_told_to_send_the_same_again() {
+async fn nginx_failure_after_the_redeem_is_unknown() {
     let service = OncewardServer::start(&["--api-key", KEY]);
     let recipe = GatewayKind::Nginx.recipe().replace("\":redeemed\" http://application", "\":redeemed\" nowhere");
     assert_ne!(recipe, GatewayKind::Nginx.recipe());

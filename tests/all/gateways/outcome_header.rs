@@ -1,4 +1,4 @@
-//! The `Onceward-Outcome` of every response of a gateway: the client decides by it whether to send again, and with which token.
+//! The `Onceward-Outcome` of every response of a gateway: by it the client decides whether to retry, and with which token.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use reqwest::Method;
 
 use crate::gateways::recipes::{Stage, executed};
 
-/// The status and the outcome, which a response names once or not at all, and once more for the script of a page.
+/// Returns the status and the outcome. Asserts that a response has at most one outcome header, and the same in `Server-Timing`.
 fn said(answer: &Answer) -> String {
     assert!(answer.headers.get_all(header::OUTCOME).iter().count() <= 1, "{answer:?}");
     assert_eq!(answer.timing().unwrap_or_default(), answer.outcome, "{answer:?}");
     answer.said()
 }
 
-/// A gateway that received no verdict says that the token may be used up, and asks for a new one.
+/// Asserts the response of a gateway that received no verdict: the token may be used, and the client needs a new one.
 fn assert_lost(kind: GatewayKind, answer: &Answer) {
     assert_eq!(said(answer), "503 redeem_unknown", "{kind:?}: {answer:?}");
     assert_eq!(answer.headers["cache-control"], "no-store", "{kind:?}");
@@ -37,28 +37,32 @@ fn assert_lost(kind: GatewayKind, answer: &Answer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_verdict_asks_for_a_new_token_which_passes() {
+async fn lost_verdict_requires_a_new_token_which_passes() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let losses = [
             HttpFault::CutAnswer(0),
-            // In each of these, another part of the head has arrived.
+            // Each of these truncates the head at another place.
             HttpFault::CutAnswer(40),
             HttpFault::CutAnswer(60),
             HttpFault::CutAnswer(80),
             HttpFault::CutAnswer(99),
             HttpFault::After(502),
-            // Longer than any gateway waits.
+            // Longer than the timeout of any gateway.
             HttpFault::Delay(Duration::from_secs(60)),
         ];
         for (round, loss) in losses.into_iter().enumerate() {
             let token = stage.token().await;
             let plan = loss.clone();
-            stage.asked.plan(move |_| plan.clone());
+            stage.service_proxy.plan(move |_| plan.clone());
             assert_lost(kind, &stage.submit(&token).await);
-            stage.asked.plan(smooth);
-            assert_eq!(stage.handed_on.seen().len(), round, "{kind:?} {loss:?}: nothing was forwarded");
-            assert_eq!(stage.submit(&token).await.said(), "409 token_used", "{kind:?} {loss:?}: it was redeemed");
+            stage.service_proxy.plan(smooth);
+            assert_eq!(stage.application_proxy.seen().len(), round, "{kind:?} {loss:?}: nothing was forwarded");
+            assert_eq!(
+                stage.submit(&token).await.said(),
+                "409 token_used",
+                "{kind:?} {loss:?}: the token was redeemed"
+            );
             let next = stage.submit(&stage.token().await).await;
             assert_eq!(next.said(), executed(kind, "200"), "{kind:?} {loss:?}");
             assert_eq!(stage.effects(), round + 1, "{kind:?} {loss:?}");
@@ -66,16 +70,16 @@ async fn lost_verdict_asks_for_a_new_token_which_passes() {
     }
 }
 
-/// A gateway that asks again by itself, over a new connection, names the same attempt, or does not ask again.
+/// A gateway that retries its auth request over a new connection names the same attempt; otherwise it does not retry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn verdict_lost_on_a_connection_that_served_before_is_never_token_used() {
+async fn verdict_lost_on_reused_connection_is_not_token_used() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for percent in [0, 50] {
             for _ in 0..3 {
                 assert_eq!(stage.submit(&stage.token().await).await.said(), executed(kind, "200"), "{kind:?}");
             }
-            stage.asked.plan(first([HttpFault::CutAnswer(percent)]));
+            stage.service_proxy.plan(first([HttpFault::CutAnswer(percent)]));
             let (before, answer) = (stage.effects(), stage.submit(&stage.token().await).await);
             let ran = stage.effects() - before;
             match ran {
@@ -87,32 +91,32 @@ async fn verdict_lost_on_a_connection_that_served_before_is_never_token_used() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
+async fn lost_redis_reply_requires_a_new_token_which_passes() {
     for kind in GatewayKind::ALL {
         let redis = RedisServer::start();
         let proxy = Proxy::before(redis.port()).await;
-        // More patience than the default, for a busy machine, and less than any gateway has.
+        // Longer than the default, for a busy machine, and shorter than the timeout of any gateway.
         let patient = ["--api-key", KEY, "--store", &proxy.url(), "--store-timeout", "1s"];
         let stage = Stage::on(kind, &patient).await;
-        // Redis does not know the script before its first use.
+        // Redis caches the script at its first use.
         assert_eq!(stage.submit(&stage.token().await).await.status, 200, "{kind:?}");
         for (round, fate) in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer].into_iter().enumerate() {
             let token = stage.token().await;
-            // Traefik names no attempt, and then a token is just deleted.
+            // Traefik names no attempt, so the token is deleted instead of swapped.
             let commands = redis.compare_commands();
             proxy.next(if kind == GatewayKind::Traefik { commands.remove } else { commands.swap_word() }, fate);
             let answer = stage.submit(&token).await;
-            assert_eq!(proxy.struck(), round + 1, "{kind:?} {fate:?}: the answer was lost");
+            assert_eq!(proxy.struck(), round + 1, "{kind:?} {fate:?}: the reply was lost");
             assert_eq!(said(&answer), "503 redeem_unknown", "{kind:?} {fate:?}: {answer:?}");
             assert_eq!(answer.problem().retry, Retry::NewToken, "{kind:?} {fate:?}");
             assert_eq!(stage.effects(), round + 1, "{kind:?} {fate:?}: nothing was forwarded");
-            // The connection that lost the answer may have to be replaced first.
+            // The broken connection may have to be replaced first.
             let is_used = || async {
                 let again = stage.submit(&token).await.outcome;
                 assert!(["store_unavailable", "redeem_unknown", "token_used"].contains(&&*again), "{kind:?}: {again}");
                 again == "token_used"
             };
-            until("it was redeemed", Duration::from_secs(10), is_used).await;
+            until("the token was redeemed", Duration::from_secs(10), is_used).await;
             assert_eq!(stage.submit(&stage.token().await).await.said(), executed(kind, "200"), "{kind:?} {fate:?}");
             assert_eq!(stage.effects(), round + 2, "{kind:?} {fate:?}");
         }
@@ -120,7 +124,7 @@ async fn lost_answer_of_redis_asks_for_a_new_token_which_passes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rust_client_gets_through_after_a_lost_verdict() {
+async fn rust_client_succeeds_after_a_lost_verdict() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let client = onceward_tests::sdk_client::builder()
@@ -128,7 +132,7 @@ async fn rust_client_gets_through_after_a_lost_verdict() {
             .send_tokens_to(&stage.gateway.url)
             .build()
             .unwrap();
-        stage.asked.plan(first([HttpFault::CutAnswer(0)]));
+        stage.service_proxy.plan(first([HttpFault::CutAnswer(0)]));
         let answer = client.post(format!("{}/open", stage.gateway.url)).send().await.unwrap();
         assert_eq!((answer.status().as_u16(), answer.attempts()), (200, 2), "{kind:?}: {answer:?}");
         assert_eq!(stage.effects(), 1, "{kind:?}");
@@ -136,7 +140,7 @@ async fn rust_client_gets_through_after_a_lost_verdict() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_the_application_are_executed_and_502_and_504_are_unknown() {
+async fn application_responses_are_executed_except_502_and_504() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let statuses = ["200", "201", "302", "400", "403", "404", "409", "422", "429", "500", "501", "503", "505"];
@@ -161,14 +165,14 @@ async fn answers_of_the_application_are_executed_and_502_and_504_are_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn application_that_breaks_off_or_is_away_is_unknown() {
+async fn truncated_or_missing_application_response_is_unknown() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for percent in [0, 20] {
-            stage.handed_on.plan(move |_| HttpFault::CutAnswer(percent));
+            stage.application_proxy.plan(move |_| HttpFault::CutAnswer(percent));
             let token = stage.token().await;
             let answer = stage.submit(&token).await;
-            // Traefik turns half a response head into a 500, which it cannot tell from the application's own.
+            // Traefik turns a truncated response head into a 500, which it cannot tell from the application's own.
             let wanted = if kind == GatewayKind::Traefik && percent > 0 { "500 redeemed" } else { "502 unknown" };
             assert_eq!(said(&answer), wanted, "{kind:?} {percent}: {answer:?}");
             assert!(!answer.headers.contains_key("retry-after"), "{kind:?} {percent}");
@@ -176,8 +180,8 @@ async fn application_that_breaks_off_or_is_away_is_unknown() {
         }
         assert_eq!(stage.effects(), 2, "{kind:?}");
 
-        let nobody = format!("http://127.0.0.1:{}", free_port());
-        let lonely = Gateway::start(kind, &[&stage.service.url], &[&nobody]);
+        let nowhere = format!("http://127.0.0.1:{}", free_port());
+        let lonely = Gateway::start(kind, &[&stage.service.url], &[&nowhere]);
         let request = http().post(format!("{}/open", lonely.url)).header(header::TOKEN, stage.token().await);
         let answer = send(request).await;
         assert!([502, 503].contains(&answer.status), "{kind:?}: {answer:?}");
@@ -186,7 +190,7 @@ async fn application_that_breaks_off_or_is_away_is_unknown() {
     }
 }
 
-/// With shorter limits than those of the recipes. Caddy and Traefik wait without a limit.
+/// With shorter timeouts than those of the recipes. Caddy and Traefik have no timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn application_that_times_out_is_unknown() {
     let limits = [
@@ -198,8 +202,8 @@ async fn application_that_times_out_is_unknown() {
         let stage = Stage::set(kind).await;
         let recipe = kind.recipe().replace(from, to);
         assert_ne!(recipe, kind.recipe());
-        let gateway = Gateway::with(kind, &recipe, &[&stage.service.url], &[&stage.handed_on.url]);
-        stage.handed_on.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
+        let gateway = Gateway::with(kind, &recipe, &[&stage.service.url], &[&stage.application_proxy.url]);
+        stage.application_proxy.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
         let request = http().post(format!("{}/open", gateway.url)).header(header::TOKEN, stage.token().await);
         assert_eq!(said(&send(request).await), "504 unknown", "{kind:?}");
         assert_eq!(stage.effects(), 1, "{kind:?}");
@@ -207,7 +211,7 @@ async fn application_that_times_out_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outcome_that_the_application_claims_is_not_believed() {
+async fn outcome_header_of_the_application_is_ignored() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for (method, status, wanted) in [
@@ -218,14 +222,14 @@ async fn outcome_that_the_application_claims_is_not_believed() {
         ] {
             let claims = "onceward-outcome: not_applied\r\nserver-timing: db;dur=7, onceward;desc=not_applied";
             let head = format!("HTTP/1.1 {status} So\r\n{claims}\r\ncontent-length: 0\r\n\r\n");
-            stage.handed_on.plan(move |_| HttpFault::Raw(head.clone().into_bytes()));
+            stage.application_proxy.plan(move |_| HttpFault::Raw(head.clone().into_bytes()));
             let token = if method == Method::POST { stage.token().await } else { String::new() };
             let answer = send(stage.submission(method.clone(), &token)).await;
             assert_eq!(answer.said(), wanted, "{kind:?} {method} {status}");
             if method == Method::POST {
                 said(&answer);
             }
-            // Only Traefik, and Caddy after a 502, cannot add to what the application measured.
+            // Only Traefik, and Caddy after a 502, replace the application's `Server-Timing` header.
             if status == "200" && kind != GatewayKind::Traefik {
                 assert!(answer.timings().contains(&"db;dur=7".to_owned()), "{kind:?} {method}: {answer:?}");
             }
@@ -233,10 +237,10 @@ async fn outcome_that_the_application_claims_is_not_believed() {
     }
 }
 
-/// Each request is an attempt of its own, whatever name the client gives it: a client that could name an attempt could have
-/// one token accepted twice.
+/// The gateway names the attempt of each request and ignores names from the client: a client that could name an attempt could
+/// have one token accepted twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attempt_is_the_gateway_s_own_whatever_the_client_calls_its_request() {
+async fn gateway_names_attempts_and_ignores_client_names() {
     const NAMES: [&str; 9] = [
         "onceward-attempt",
         "x-request-id",
@@ -257,12 +261,16 @@ async fn attempt_is_the_gateway_s_own_whatever_the_client_calls_its_request() {
             let request = NAMES.iter().fold(request, |request, name| request.header(*name, MINE));
             assert_eq!(send(request).await.said(), said, "{kind:?}");
         }
-        let mut named: Vec<_> =
-            stage.asked.seen().iter().map(|seen: &RecordedRequest| seen.header(header::ATTEMPT).to_owned()).collect();
+        let mut named: Vec<_> = stage
+            .service_proxy
+            .seen()
+            .iter()
+            .map(|seen: &RecordedRequest| seen.header(header::ATTEMPT).to_owned())
+            .collect();
         assert!(named.iter().all(|name| !name.contains(MINE)), "{kind:?}: {named:?}");
         named.sort();
         named.dedup();
-        // Traefik names none.
+        // Traefik names no attempt.
         assert_eq!(named.len(), if kind == GatewayKind::Traefik { 1 } else { 2 }, "{kind:?}: {named:?}");
         assert_eq!(stage.effects(), 1, "{kind:?}");
     }

@@ -1,6 +1,6 @@
-//! Gateways that ask Onceward for an application that knows nothing of it: the real programs, with the recipes in `deploy`.
+//! Real gateways with the recipes in `deploy`, in front of an application that does not use Onceward itself.
 //!
-//! Traefik cannot do all that the others do. Its recipe says what, and each test says what happens there instead.
+//! Traefik lacks some features of the others. Its recipe lists them, and each test has its own expectation for Traefik.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use onceward_tests::service::OncewardServer;
 use onceward_tests::shop::{ORDER, STATUS, Shop};
 use reqwest::{Method, RequestBuilder};
 
-/// A gateway between an application without a guard and a service, with everything seen that goes either way.
+/// A gateway with a service and an application without a guard. Proxies record the requests to both.
 pub(crate) struct Stage {
     pub(crate) service: OncewardServer,
     shop: Shop,
-    pub(crate) asked: FaultyHttpProxy,
-    pub(crate) handed_on: FaultyHttpProxy,
+    pub(crate) service_proxy: FaultyHttpProxy,
+    pub(crate) application_proxy: FaultyHttpProxy,
     pub(crate) gateway: Gateway,
 }
 
@@ -32,17 +32,17 @@ impl Stage {
 
     pub(crate) async fn on(kind: GatewayKind, arguments: &[&str]) -> Self {
         let (service, shop) = (OncewardServer::start(arguments), Shop::on(Memory::new()));
-        let (asked, handed_on) =
+        let (service_proxy, application_proxy) =
             (FaultyHttpProxy::to(&service.url, smooth).await, FaultyHttpProxy::to(shop.url(), smooth).await);
-        let gateway = Gateway::start(kind, &[&asked.url], &[&handed_on.url]);
-        Self { service, shop, asked, handed_on, gateway }
+        let gateway = Gateway::start(kind, &[&service_proxy.url], &[&application_proxy.url]);
+        Self { service, shop, service_proxy, application_proxy, gateway }
     }
 
     pub(crate) async fn token(&self) -> String {
         token(&self.service.url).await
     }
 
-    /// A submission, not sent yet. The application's route is one that nothing guards.
+    /// Builds a submission to an unguarded route of the application, without sending it.
     pub(crate) fn submission(&self, method: Method, token: &str) -> RequestBuilder {
         let request = http().request(method, format!("{}/open", self.gateway.url)).header(ORDER, "tea");
         if token.is_empty() { request } else { request.header(header::TOKEN, token) }
@@ -52,30 +52,29 @@ impl Stage {
         send(self.submission(Method::POST, token)).await
     }
 
-    /// How often the application ran.
+    /// Returns the number of runs of the application.
     pub(crate) fn effects(&self) -> usize {
         self.shop.ledger.runs().len()
     }
 
-    /// What the application was sent last.
+    /// Returns the last request that the application received.
     pub(crate) fn last(&self) -> RecordedRequest {
-        self.handed_on.seen().pop().expect("it was sent something")
+        self.application_proxy.seen().pop().expect("a request to the application")
     }
 }
 
-/// How an answer of the application says that it is one. Traefik cannot tell it from a failure of its own, and says only that the token
-/// is used.
+/// Returns status and outcome of an application's response. Traefik cannot tell it from its own failure, so its outcome is `redeemed`.
 pub(crate) fn executed(kind: GatewayKind, status: &str) -> String {
     format!("{status} {}", if kind == GatewayKind::Traefik { "redeemed" } else { "executed" })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
+async fn fifty_parallel_posts_with_one_token_have_one_effect() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        let told = join_all((0..50).map(|_| stage.submit(&token))).await;
-        let (first, others): (Vec<_>, Vec<_>) = told.into_iter().partition(|answer| answer.status < 400);
+        let answers = join_all((0..50).map(|_| stage.submit(&token))).await;
+        let (first, others): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status < 400);
         assert_eq!((first.len(), stage.effects()), (1, 1), "{kind:?}");
         assert_eq!(first[0].said(), executed(kind, "200"), "{kind:?}");
         for answer in others {
@@ -86,7 +85,7 @@ async fn of_fifty_parallel_posts_with_one_token_one_reaches_the_application() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_refusal_reaches_the_client_as_what_it_is() {
+async fn every_rejection_reaches_the_client_unchanged() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let short = token_for(&stage.service.url, r#"{"ttl":"1s"}"#).await;
@@ -114,7 +113,7 @@ async fn every_refusal_reaches_the_client_as_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
+async fn query_token_counts_and_safe_methods_need_none() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
@@ -122,55 +121,55 @@ async fn a_token_in_the_query_is_found_and_what_only_reads_needs_none() {
             let url = format!("{}/open?colour=green&_onceward={token}", stage.gateway.url);
             assert_eq!(send(http().put(url).header(ORDER, "tea")).await.said(), said, "{kind:?}");
         }
-        let asked = stage.asked.seen().len();
+        let asked = stage.service_proxy.seen().len();
         assert_eq!(send(stage.submission(Method::GET, "")).await.said(), "200 ", "{kind:?}");
-        assert_eq!((stage.effects(), stage.asked.seen().len()), (2, asked), "{kind:?}: nobody was asked");
+        assert_eq!((stage.effects(), stage.service_proxy.seen().len()), (2, asked), "{kind:?}: no auth request");
         for method in [Method::HEAD, Method::OPTIONS] {
             send(stage.submission(method.clone(), "")).await;
             assert_eq!(stage.last().line, format!("{method} /open"), "{kind:?}");
         }
-        assert_eq!(stage.asked.seen().len(), asked, "{kind:?}: nobody was asked");
+        assert_eq!(stage.service_proxy.seen().len(), asked, "{kind:?}: no auth request");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_onceward_away_nothing_passes_and_what_only_reads_still_does() {
+async fn only_safe_methods_pass_while_onceward_is_down() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
-        let Stage { service, shop, gateway, asked, handed_on } = stage;
+        let Stage { service, shop, gateway, service_proxy, application_proxy } = stage;
         let post = || send(http().post(format!("{}/open", gateway.url)).header(header::TOKEN, &token));
         drop(service);
         let answer = post().await;
-        // Whether the token was redeemed before Onceward went away, the gateway cannot know.
+        // The gateway cannot know whether the token was redeemed before the connection broke.
         assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}: {answer:?}");
         assert_eq!(answer.headers["retry-after"], "1", "{kind:?}");
         match kind {
-            // It has no way to answer with a text of our own.
+            // Traefik cannot respond with a body of its own.
             GatewayKind::Traefik => assert_eq!(&answer.body[..], b"no available server\n"),
             _ => assert_eq!(answer.problem().code, Code::RedeemUnknown, "{kind:?}"),
         }
-        asked.plan(|_| HttpFault::CutBefore);
+        service_proxy.plan(|_| HttpFault::CutBefore);
         assert_eq!(post().await.said(), "503 redeem_unknown", "{kind:?}");
-        // Something that takes connections and says nothing, for much longer than anybody waits.
-        asked.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
+        // A service that accepts connections and does not respond within any timeout.
+        service_proxy.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
         let silent = OncewardServer::start(&["--api-key", KEY]);
-        asked.lead_to(&silent.url);
-        let answer = tokio::time::timeout(Duration::from_secs(8), post()).await.expect("an answer in time");
+        service_proxy.lead_to(&silent.url);
+        let answer = tokio::time::timeout(Duration::from_secs(8), post()).await.expect("a response in time");
         assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}");
-        // Not even a connection.
-        let nobody = format!("http://127.0.0.1:{}", free_port());
-        let lonely = Gateway::start(kind, &[&nobody], &[&handed_on.url]);
+        // A refused connection.
+        let nowhere = format!("http://127.0.0.1:{}", free_port());
+        let lonely = Gateway::start(kind, &[&nowhere], &[&application_proxy.url]);
         let answer = send(http().post(format!("{}/open", lonely.url)).header(header::TOKEN, &token)).await;
         assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}");
         assert_eq!(shop.ledger.runs().len(), 0, "{kind:?}");
         assert_eq!(send(http().get(format!("{}/open", gateway.url))).await.status, 200, "{kind:?}");
-        assert_eq!(handed_on.seen().len(), 1, "{kind:?}");
+        assert_eq!(application_proxy.seen().len(), 1, "{kind:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_gate() {
+async fn foreign_200_response_lets_nothing_pass() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
@@ -182,19 +181,19 @@ async fn a_page_in_its_place_that_answers_200_to_everything_does_not_open_the_ga
             "302 Found\r\nlocation: /",
         ] {
             let page = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
-            stage.asked.plan(move |_| HttpFault::Raw(page.clone().into_bytes()));
+            stage.service_proxy.plan(move |_| HttpFault::Raw(page.clone().into_bytes()));
             let request = stage.submission(Method::POST, &token).header(header::OUTCOME, "redeemed");
             let answer = send(request).await;
             assert_eq!(answer.said(), "503 redeem_unknown", "{kind:?}: {head}: {answer:?}");
         }
         assert_eq!(stage.effects(), 0, "{kind:?}");
-        stage.asked.plan(smooth);
-        assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}: and the token is still good");
+        stage.service_proxy.plan(smooth);
+        assert_eq!(stage.submit(&token).await.said(), executed(kind, "200"), "{kind:?}: the token is still valid");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_request() {
+async fn client_cannot_forge_attempt_outcome_or_original_request() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
@@ -211,7 +210,7 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
             "{kind:?}: {sent:?}"
         );
         match kind {
-            // It has no name for a request, so it can only take the client's away.
+            // Traefik has no request id, so its recipe can only remove the client's.
             GatewayKind::Traefik => assert_eq!(sent.header(header::ATTEMPT), ""),
             _ => assert!(!["", "mine"].contains(&sent.header(header::ATTEMPT)), "{kind:?}: {sent:?}"),
         }
@@ -231,7 +230,7 @@ async fn a_client_can_neither_name_its_attempt_nor_its_outcome_nor_another_reque
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
+async fn application_releases_a_token_with_forwarded_headers() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let token = stage.token().await;
@@ -241,7 +240,7 @@ async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
         let body = serde_json::json!({"token": token_sent, "attempt": attempt, "run_id": run});
         let request = http().post(format!("{}/token/release", stage.service.url)).bearer_auth(KEY);
         let released = send(request.header("content-type", "application/json").body(body.to_string())).await;
-        // Traefik hands no attempt on, and without one there is nothing to give back.
+        // Traefik forwards no attempt, and a release needs one.
         let (released_as, then) =
             if kind == GatewayKind::Traefik { (400, "409 token_used") } else { (204, "200 executed") };
         assert_eq!(released.status, released_as, "{kind:?}: {released:?}");
@@ -250,15 +249,15 @@ async fn an_application_can_give_a_token_back_with_what_the_gateway_hands_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_key_is_for_onceward_and_what_a_client_shows_is_for_the_application() {
+async fn api_key_stays_separate_from_client_credentials() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let answer = send(stage.submission(Method::POST, &stage.token().await).bearer_auth("the-client")).await;
         assert_eq!(answer.status, 200, "{kind:?}: {answer:?}");
         assert_eq!(stage.last().header("authorization"), "Bearer the-client", "{kind:?}");
-        let asked = stage.asked.seen().pop().expect("it was asked");
+        let asked = stage.service_proxy.seen().pop().expect("a request to Onceward");
         let shown = match kind {
-            // It can send the key only as the password in an address: `onceward:` and the key.
+            // Traefik can send the key only as the password in a URL: `onceward:` and the key.
             GatewayKind::Traefik => "Basic b25jZXdhcmQ6YS1rZXktb2YtdGhlLWdhdGV3YXlz".to_owned(),
             _ => format!("Bearer {KEY}"),
         };
@@ -266,10 +265,10 @@ async fn the_key_is_for_onceward_and_what_a_client_shows_is_for_the_application(
     }
 }
 
-/// With the lines that the page beside the recipes names. Envoy cannot ask for it, Traefik cannot hand it to the client, and
-/// HAProxy's script does not.
+/// With the lines that the documentation of the recipes names. Envoy cannot request a next token, Traefik cannot forward it to the
+/// client, and HAProxy's script does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fresh_token_comes_along_where_the_gateway_asks_for_it() {
+async fn next_token_reaches_the_client_through_the_gateway() {
     let nginx = [
         ("?style=nginx;", "?style=nginx&next_token=true;"),
         (
@@ -301,12 +300,12 @@ async fn a_fresh_token_comes_along_where_the_gateway_asks_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_token_gets_into_an_access_log() {
+async fn access_logs_contain_no_token() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         let [one, two] = [stage.token().await, stage.token().await];
         let url = format!("{}/open?_onceward={one}", stage.gateway.url);
-        // Caddy does not log it, as it is for a host that its site does not name.
+        // Caddy does not log this request, as its site does not name the host.
         let lines = if kind == GatewayKind::Caddy { 4 } else { 5 };
         send(stage.submission(Method::POST, &two).header("host", "127.0.0.1")).await;
         for _ in 0..2 {
@@ -315,32 +314,32 @@ async fn no_token_gets_into_an_access_log() {
         }
         let has_logged =
             || async { stage.gateway.access_log().lines().filter(|line| line.contains("/open")).count() == lines };
-        until("a line for each", Duration::from_secs(5), has_logged).await;
+        until("the log has a line for each request", Duration::from_secs(5), has_logged).await;
         let log = stage.gateway.access_log() + &stage.gateway.said();
         assert!(!log.contains(&one) && !log.contains(&two), "{kind:?}: {log}");
     }
 }
 
-/// The recipe where every client counts as one of the house, of whom Envoy takes orders in headers.
-fn among_friends(kind: GatewayKind) -> String {
-    let friends = "internal_address_config: { cidr_ranges: [{ address_prefix: 127.0.0.0, prefix_len: 8 }] }";
+/// Returns the recipe with all clients as internal addresses, from which Envoy accepts `x-envoy-*` headers.
+fn with_internal_clients(kind: GatewayKind) -> String {
+    let internal = "internal_address_config: { cidr_ranges: [{ address_prefix: 127.0.0.0, prefix_len: 8 }] }";
     let (line, indent) = ("use_remote_address: true", " ".repeat(16));
-    kind.recipe().replace(line, &format!("{line}\n{indent}{friends}"))
+    kind.recipe().replace(line, &format!("{line}\n{indent}{internal}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it() {
+async fn gateway_does_not_retry_on_a_second_application() {
     for kind in GatewayKind::ALL {
         let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));
         let cut = |_: &RecordedRequest| HttpFault::CutAnswer(0);
-        let ways = [FaultyHttpProxy::to(shop.url(), cut).await, FaultyHttpProxy::to(shop.url(), cut).await];
+        let proxies = [FaultyHttpProxy::to(shop.url(), cut).await, FaultyHttpProxy::to(shop.url(), cut).await];
         for (sent, method) in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH].into_iter().enumerate() {
-            // A new one each time, which does not know yet that both are of no use.
-            let applications = [ways[0].url.as_str(), ways[1].url.as_str()];
-            let gateway = Gateway::with(kind, &among_friends(kind), &[&service.url], &applications);
+            // A new gateway each time, without health state of the applications.
+            let applications = [proxies[0].url.as_str(), proxies[1].url.as_str()];
+            let gateway = Gateway::with(kind, &with_internal_clients(kind), &[&service.url], &applications);
             let token = token(&service.url).await;
             let request = http().request(method.clone(), format!("{}/open", gateway.url)).header(header::TOKEN, token);
-            // Go would send it again for the first header, and Envoy for the second.
+            // Go would retry because of the first header, and Envoy because of the second.
             let request = request.header("idempotency-key", "k").header("x-envoy-retry-on", "5xx,reset");
             let answer = send(request.header(ORDER, "tea")).await;
             assert_eq!(answer.said(), "502 unknown", "{kind:?} {method}: {answer:?}");
@@ -350,7 +349,7 @@ async fn nothing_is_sent_to_a_second_application_after_the_first_may_have_run_it
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before() {
+async fn gateway_does_not_retry_on_a_broken_reused_connection() {
     for kind in GatewayKind::ALL {
         let stage = Stage::set(kind).await;
         for (round, method) in [Method::POST, Method::PUT, Method::DELETE].into_iter().enumerate() {
@@ -359,15 +358,15 @@ async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before(
                 let request = client.request(method.clone(), format!("{}/open", stage.gateway.url));
                 request.header(header::TOKEN, token).header("idempotency-key", "k").header(ORDER, "tea")
             };
-            // Leaves connections behind that would be used again.
+            // Leaves idle connections that the gateway reuses.
             assert_eq!(send(submission(&tokens[0])).await.said(), executed(kind, "200"), "{kind:?} {method}");
-            stage.handed_on.plan(|_| HttpFault::CutAnswer(0));
+            stage.application_proxy.plan(|_| HttpFault::CutAnswer(0));
             match submission(&tokens[1]).send().await {
                 Ok(answer) => assert_eq!(answer.status(), 502, "{kind:?} {method}"),
-                // It may break the client's connection too, if that has served before, and leave the rest to the client.
+                // HAProxy may close a reused client connection too, and leave the retry to the client.
                 Err(error) => assert_eq!(kind, GatewayKind::HaProxy, "{method}: {error}"),
             }
-            stage.handed_on.plan(smooth);
+            stage.application_proxy.plan(smooth);
             assert_eq!(stage.effects(), 2 * (round + 1), "{kind:?} {method}");
             assert_eq!(send(submission(&tokens[1])).await.said(), "409 token_used", "{kind:?} {method}");
         }
@@ -375,7 +374,7 @@ async fn nothing_is_sent_again_where_a_connection_breaks_that_has_served_before(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_application_its_own() {
+async fn unavailable_store_and_wrong_key_are_503() {
     for kind in GatewayKind::ALL {
         let mut redis = RedisServer::start();
         let stage = Stage::on(kind, &["--api-key", KEY, "--store", &redis.url()]).await;
@@ -385,7 +384,7 @@ async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_applica
         }
         let token = stage.token().await;
         redis.kill();
-        // Redis may have carried out what was sent before the connection broke. Without a connection, nothing is sent.
+        // Redis may have executed a command that was sent before the connection broke. Without a connection, nothing is sent.
         let is_certain = || async {
             let answer = stage.submit(&token).await;
             let problem = answer.problem();
@@ -397,12 +396,12 @@ async fn a_store_that_is_away_and_a_wrong_key_are_503_and_answers_of_the_applica
         until("nothing is sent to Redis", Duration::from_secs(5), is_certain).await;
 
         let other = OncewardServer::start(&["--api-key", "another-key-of-gateways"]);
-        stage.asked.lead_to(&other.url);
+        stage.service_proxy.lead_to(&other.url);
         let answer = stage.submit(&token).await;
         let problem = answer.problem();
         assert_eq!((answer.said().as_str(), problem.status), ("503 redeem_unknown", 503), "{kind:?}: {answer:?}");
         assert_eq!((problem.code, problem.instance.as_deref()), (Code::RedeemUnknown, Some("/open")), "{kind:?}");
-        assert!(problem.detail.contains("not set up correctly"), "{kind:?}: {problem:?}");
+        assert!(problem.detail.contains("gateway is misconfigured"), "{kind:?}: {problem:?}");
         assert!(!answer.headers.contains_key("www-authenticate"), "{kind:?}: {answer:?}");
         assert_eq!(stage.effects(), 5, "{kind:?}");
     }

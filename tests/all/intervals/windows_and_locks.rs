@@ -1,4 +1,4 @@
-//! The same from the same caller is taken once in a while, or once at a time.
+//! Intervals accept at most one equivalent request per subject and interval; locks accept one at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +27,14 @@ use crate::PEER;
 use crate::tokens::remembered::sent;
 
 const LONG: Duration = Duration::from_secs(10);
-/// A moment between two tries.
+/// Pause between two requests.
 const MOMENT: Duration = Duration::from_millis(20);
 const MINUTE: Duration = Duration::from_secs(60);
 const RAN: &str = "200 executed";
 const TOO_SOON: &str = "409 too_soon";
 const LOCKED: &str = "429 locked";
 
-/// A server on a clock of its own.
+/// A server with a manual clock.
 struct Bed {
     clock: ManualClock,
     served: TestServer,
@@ -70,7 +70,7 @@ impl Bed {
 }
 
 #[tokio::test]
-async fn the_same_again_is_refused_for_a_second_and_then_runs() {
+async fn duplicate_is_rejected_for_the_interval_and_then_runs() {
     let bed = Bed::with(IntervalRules::new());
     assert_eq!(bed.ask().await.said(), RAN);
     for wait in [0, 499, 500] {
@@ -81,14 +81,14 @@ async fn the_same_again_is_refused_for_a_second_and_then_runs() {
         assert_eq!(early.headers["cache-control"], "no-store");
     }
     bed.clock.advance(Duration::from_millis(1));
-    assert_eq!(bed.ask().await.said(), RAN, "a second is over");
-    assert_eq!(bed.ask().await.said(), TOO_SOON, "and the next has begun");
+    assert_eq!(bed.ask().await.said(), RAN, "the interval of a second has expired");
+    assert_eq!(bed.ask().await.said(), TOO_SOON, "the next interval has begun");
     assert_eq!(bed.ledger.runs().len(), 2);
 }
 
-/// Such a claim is renewed before anybody knows that the handler will end in time.
+/// The claim is renewed before the handler ends, but the interval still counts from its start.
 #[tokio::test]
-async fn a_handler_that_takes_most_of_its_interval_does_not_make_it_longer() {
+async fn slow_handler_does_not_extend_its_interval() {
     let bed = Bed::with(every(MINUTE));
     let slow = tokio::spawn(send(bed.post("/it").header(TAKES, 300).body("tea")));
     until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
@@ -98,44 +98,44 @@ async fn a_handler_that_takes_most_of_its_interval_does_not_make_it_longer() {
     bed.clock.advance(Duration::from_millis(9_999));
     assert_eq!(bed.ask().await.said(), TOO_SOON);
     bed.clock.advance(Duration::from_millis(1));
-    assert_eq!(bed.ask().await.said(), RAN, "a minute is over");
+    assert_eq!(bed.ask().await.said(), RAN, "the interval of a minute has expired");
 }
 
-/// Once it has ended, nothing is left of the interval, although the claim was renewed a moment before.
+/// When the handler ends, the interval has expired, although the claim was just renewed.
 #[tokio::test]
-async fn a_handler_slower_than_its_interval_keeps_it_to_its_end_and_no_longer() {
+async fn interval_ends_with_a_handler_that_outlives_it() {
     let shop = Shop::on(Memory::new());
     for takes in [900, 0] {
         let answer = send(plainly(shop.url(), "/spaced/half", "order").header(TAKES, takes)).await;
-        assert_eq!(answer.said(), RAN, "one that takes {takes} ms");
+        assert_eq!(answer.said(), RAN, "handler of {takes} ms");
     }
 }
 
-/// Two processes whose clocks differ, on one store.
+/// Two processes with different clocks on one store.
 #[tokio::test]
-async fn whoever_needs_a_lock_is_never_told_to_stay_away_for_longer_than_its_interval() {
+async fn retry_after_of_a_lock_never_exceeds_its_interval() {
     let store = Arc::new(Memory::new());
     let (early, late) = (ManualClock::new(), ManualClock::new());
     late.advance(MINUTE * 60);
     let [early, late] = [early, late].map(|clock| Guard::builder(Arc::clone(&store)).clock((&clock).into()).build());
     let policy = Policy::interval(every(MINUTE).release_always());
     let intent = Intent::new("job", Subject::anonymous());
-    let Ok(Verdict::Run(pass)) = late.check(&policy, &intent).await else { panic!("it is free") };
-    let Ok(Verdict::Reject(rejection)) = early.check(&policy, &intent).await else { panic!("it is locked") };
+    let Ok(Verdict::Run(pass)) = late.check(&policy, &intent).await else { panic!("the lock is free") };
+    let Ok(Verdict::Reject(rejection)) = early.check(&policy, &intent).await else { panic!("the lock is held") };
     assert_eq!((rejection.code(), rejection.retry_after()), (Code::Locked, Some(MINUTE)));
     pass.release().await.unwrap();
 }
 
 #[tokio::test]
-async fn an_interval_may_be_as_long_as_can_be_said() {
+async fn interval_may_have_the_maximum_duration() {
     let bed = Bed::with(every(Duration::MAX));
     assert_eq!([bed.ask().await.said(), bed.ask().await.said()], [RAN, TOO_SOON]);
 }
 
 #[tokio::test]
-async fn a_duplicate_is_told_what_the_application_says_and_not_when_to_come_back() {
+async fn duplicate_receives_the_message_without_retry_after() {
     let says = "One such order a minute is enough.";
-    // A name of its own tells one from the other as the content does: the second is a duplicate all the same.
+    // With a key in place of the content, the second request is a duplicate too.
     let named = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header(ORDER).unwrap());
     for bed in [Bed::with(every(MINUTE).message(says)), Bed::changed(every(MINUTE).message(says), named)] {
         assert_eq!(bed.ask().await.said(), RAN);
@@ -153,22 +153,22 @@ async fn a_duplicate_is_told_what_the_application_says_and_not_when_to_come_back
 }
 
 #[tokio::test]
-async fn whoever_needs_a_lock_is_told_when_to_come_back_and_what_the_application_says() {
+async fn lock_rejection_has_retry_after_and_message() {
     let bed = Bed::with(every(MINUTE).release_always().message("One such order at a time is enough."));
     let first = tokio::spawn(send(bed.post("/it").header(TAKES, 500).body("tea")));
     until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
-    for (wait, told) in [(0, "60"), (100, "60"), (900, "59"), (38_500, "21")] {
+    for (wait, seconds) in [(0, "60"), (100, "60"), (900, "59"), (38_500, "21")] {
         bed.clock.advance(Duration::from_millis(wait));
         let early = bed.ask().await;
         assert_eq!((early.said().as_str(), early.problem().retry), (LOCKED, Retry::Same));
-        assert_eq!(early.headers["retry-after"], told);
+        assert_eq!(early.headers["retry-after"], seconds);
         assert_eq!(early.problem().detail, "One such order at a time is enough.");
     }
     assert_eq!(first.await.unwrap().said(), RAN);
 }
 
 #[tokio::test]
-async fn two_paths_methods_queries_or_bodies_never_meet() {
+async fn different_paths_methods_queries_and_bodies_are_independent() {
     let bed = Bed::with(every(MINUTE));
     let ask = |method: Method, path: &str, kind: &str, body: &'static str| {
         let url = format!("{}{path}", bed.served.url);
@@ -195,23 +195,23 @@ async fn two_paths_methods_queries_or_bodies_never_meet() {
         }
     }
     let spaces = send(ask(Method::POST, "/it", json, "{ \"n\" : 1 }")).await;
-    assert_eq!(spaces.said(), TOO_SOON, "it says the same");
+    assert_eq!(spaces.said(), TOO_SOON, "white space does not matter");
     assert_eq!(bed.ledger.runs().len(), all.len());
 }
 
 #[tokio::test]
-async fn two_callers_behind_one_address_do_not_block_each_other() {
+async fn subjects_behind_one_address_are_independent() {
     let shop = Shop::on(Memory::new());
     let ask = async |user: &str| send(plainly(shop.url(), "/spaced/mine", user).header(USER, user).body("tea")).await;
     for user in ["alice", "bob", "carol"] {
         assert_eq!([ask(user).await.said(), ask(user).await.said()], [RAN, TOO_SOON], "{user}");
     }
-    assert_eq!(send(plainly(shop.url(), "/spaced/mine", "nobody").body("tea")).await.said(), "401 unauthorized");
+    assert_eq!(send(plainly(shop.url(), "/spaced/mine", "anonymous").body("tea")).await.said(), "401 unauthorized");
     assert_eq!(shop.ledger.runs(), ["alice", "bob", "carol"]);
 }
 
 #[tokio::test]
-async fn success_keeps_the_interval_and_failure_frees_it_at_once() {
+async fn failure_releases_the_interval_and_success_keeps_it() {
     let bed = Bed::with(every(MINUTE));
     for status in (200..600).filter(|status| status % 7 == 0 || [422, 500, 501, 502, 503, 504].contains(status)) {
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
@@ -231,17 +231,17 @@ async fn success_keeps_the_interval_and_failure_frees_it_at_once() {
 }
 
 #[tokio::test]
-async fn a_mistake_is_corrected_and_sent_at_once() {
+async fn corrected_request_runs_within_the_interval() {
     let bed = Bed::with(every(MINUTE));
     let mistaken = || send(bed.post("/it").header(STATUS, 422).body("te"));
     assert_eq!(mistaken().await.said(), "422 not_applied");
-    assert_eq!(mistaken().await.said(), "422 not_applied", "even uncorrected");
+    assert_eq!(mistaken().await.said(), "422 not_applied", "also without a correction");
     assert_eq!(bed.ask().await.said(), RAN);
     assert_eq!(bed.ask().await.said(), TOO_SOON);
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_keeps_its_interval_and_no_more() {
+async fn panicked_handler_keeps_its_interval() {
     let bed = Bed::with(IntervalRules::new());
     let ask = || send(bed.post("/panic"));
     assert_eq!(ask().await.said(), "500 internal");
@@ -252,7 +252,7 @@ async fn a_handler_that_panics_keeps_its_interval_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_lock_is_refused_while_the_first_runs_and_runs_afterwards_however_that_ended() {
+async fn lock_is_free_after_every_outcome() {
     let shop = Shop::on(Memory::new());
     let ask = |id: &str, order: &str| plainly(shop.url(), &format!("/spaced/locked/{id}"), order);
     let ends =
@@ -264,7 +264,7 @@ async fn a_lock_is_refused_while_the_first_runs_and_runs_afterwards_however_that
         until("it has begun", LONG, || async { shop.ledger.count("begun") == at + 1 }).await;
         while shop.ledger.count(&name) == 0 {
             let beside = send(ask("7", "beside").body("another tea")).await;
-            // It may have ended just now, and then this one runs.
+            // The first may have just ended, and then this one runs.
             assert!(beside.said() == LOCKED || shop.ledger.count(&name) == 1, "{}", beside.said());
             sleep(MOMENT).await;
         }
@@ -275,13 +275,13 @@ async fn a_lock_is_refused_while_the_first_runs_and_runs_afterwards_however_that
     }
     let first = tokio::spawn(send(ask("8", "first").header(TAKES, 300)));
     until("it has begun", LONG, || async { shop.ledger.count("begun") == 5 }).await;
-    assert_eq!(send(ask("9", "another")).await.said(), RAN, "another name");
+    assert_eq!(send(ask("9", "another")).await.said(), RAN, "another key");
     assert_eq!(send(ask("8", "beside")).await.said(), LOCKED);
     assert_eq!(first.await.unwrap().said(), RAN);
 }
 
 #[tokio::test]
-async fn a_lock_goes_by_its_name_alone_and_has_to_have_one() {
+async fn lock_ignores_content_and_requires_its_key() {
     let bed = Bed::changed(every(MINUTE).release_always(), |protect| {
         protect.action("settle-account").from(KeyFrom::header("x-account").unwrap())
     });
@@ -295,9 +295,9 @@ async fn a_lock_goes_by_its_name_alone_and_has_to_have_one() {
     assert_eq!(send(ask("/items/5", "1")).await.said(), RAN);
 }
 
-/// While a secret is being changed, one half of the processes signs with the new one and the other with the old.
+/// During a secret rotation, some processes sign with the new secret and others with the old one.
 #[tokio::test]
-async fn a_lock_holds_between_processes_that_sign_with_different_secrets() {
+async fn lock_holds_across_processes_with_different_secrets() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());
     let store = Arc::new(Memory::with_clock((&clock).into()));
     let [old, new] = ["the old secret of all", "the new secret of all"].map(|text| Secret::new(text).unwrap());
@@ -317,9 +317,9 @@ async fn a_lock_holds_between_processes_that_sign_with_different_secrets() {
     assert_eq!(send(ask(1)).await.said(), RAN);
 }
 
-/// It is not compared, so it need not be read.
+/// The body is not compared, so the guard does not read it.
 #[tokio::test]
-async fn what_goes_by_a_name_alone_may_be_of_any_size() {
+async fn interval_by_key_accepts_bodies_of_any_size() {
     let name = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header("x-account").unwrap()).body_limit(1_000);
     let bed = Bed::changed(every(MINUTE), name);
     let ask = |account: &str, size: usize| bed.post("/it").header("x-account", account).body(vec![b'x'; size]);
@@ -331,73 +331,73 @@ async fn what_goes_by_a_name_alone_may_be_of_any_size() {
 }
 
 #[tokio::test]
-async fn a_lock_is_free_as_soon_as_its_handler_has_panicked() {
+async fn lock_is_free_after_a_panic() {
     let bed = Bed::with(every(MINUTE).release_always());
     let ask = || send(bed.post("/panic"));
     assert_eq!(ask().await.said(), "500 internal");
-    until("it is free", Duration::from_secs(2), || async { ask().await.said() == "500 internal" }).await;
+    until("the lock is free", Duration::from_secs(2), || async { ask().await.said() == "500 internal" }).await;
     assert_eq!(bed.ledger.runs().len(), 2);
 }
 
-/// What Redis says of the life of what is not there.
+/// Reply of `PTTL` for a missing key.
 const GONE: i64 = -2;
 
-/// How many milliseconds whatever is claimed lives.
+/// Returns the longest PTTL of all claims in milliseconds.
 fn life(redis: &RedisServer) -> i64 {
     let names: Vec<_> = redis.keys().into_iter().filter(|name| !name.contains(":secret:")).collect();
     names.iter().map(|name| redis.ask::<i64>(&format!("PTTL {name}"))).max().unwrap_or(GONE)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_outlives_a_process_that_was_killed_by_its_interval_and_no_more() {
+async fn lock_of_a_killed_process_expires_after_its_interval() {
     let mut pair = Pair::start(PEER, "onceward").await;
     let path = "/spaced/locked/1";
     let lost = plainly(pair.one(), path, "lost").header(TAKES, 60_000);
     let lost = tokio::spawn(async move { lost.send().await });
     pair.begun(1).await;
-    // It is renewed as long as it lives.
+    // A live process renews its lock.
     let end = Instant::now() + HALF * 3;
     while Instant::now() < end {
         assert_eq!(send(plainly(pair.other(), path, "early")).await.said(), LOCKED);
     }
     pair.peers[0].kill();
     let left = life(&pair.redis);
-    assert!(left == GONE || (1..=HALF.as_millis() as i64).contains(&left), "it lives for {left} ms");
+    assert!(left == GONE || (1..=HALF.as_millis() as i64).contains(&left), "it expires in {left} ms");
     assert!(lost.await.unwrap().is_err());
-    until("it is free", LONG, || async { send(plainly(pair.other(), path, "next")).await.said() == RAN }).await;
+    until("the lock is free", LONG, || async { send(plainly(pair.other(), path, "next")).await.said() == RAN }).await;
     assert_eq!((pair.ledger.count("early"), pair.ledger.count("next")), (0, 1));
 }
 
-/// A process that was frozen for longer than its interval comes back, fails, and frees what is its successor's by now.
-async fn a_late_owner_frees_nothing(path: &str, status: u16, said: &str) {
+/// A process that was paused for longer than its interval resumes, and settles the claim that its successor owns by now.
+async fn late_owner_scenario(path: &str, status: u16, said: &str) {
     let pair = Pair::start(PEER, "onceward").await;
     let late = tokio::spawn(send(plainly(pair.one(), path, "late").header(TAKES, 200).header(STATUS, status)));
     pair.begun(1).await;
     pair.peers[0].freeze();
     let is_free = || async { pair.redis.keys().iter().all(|name| name.contains(":secret:")) };
-    until("the interval is over", LONG, is_free).await;
+    until("the interval expires", LONG, is_free).await;
     let successor = tokio::spawn(send(plainly(pair.other(), path, "successor").header(TAKES, 1_500)));
     pair.begun(2).await;
     pair.peers[0].thaw();
     assert_eq!(late.await.unwrap().status, status);
     let third = send(plainly(pair.other(), path, "third")).await;
-    assert!(!successor.is_finished(), "it was asked in time");
-    assert_eq!(third.said(), said, "beside the successor, after {status}");
+    assert!(!successor.is_finished(), "the third request was in time");
+    assert_eq!(third.said(), said, "while the successor runs, after {status}");
     assert_eq!(successor.await.unwrap().said(), RAN);
     assert_eq!(pair.ledger.count("third"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_late_owner_frees_nothing_of_its_successor() {
+async fn late_owner_does_not_release_its_successor_s_claim() {
     tokio::join!(
-        a_late_owner_frees_nothing("/spaced/half", 503, TOO_SOON),
-        a_late_owner_frees_nothing("/spaced/half", 200, TOO_SOON),
-        a_late_owner_frees_nothing("/spaced/locked/1", 200, LOCKED),
+        late_owner_scenario("/spaced/half", 503, TOO_SOON),
+        late_owner_scenario("/spaced/half", 200, TOO_SOON),
+        late_owner_scenario("/spaced/locked/1", 200, LOCKED),
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_at_once_on_two_processes_are_one() {
+async fn concurrent_duplicates_on_two_processes_run_once() {
     let pair = Pair::start(PEER, "onceward").await;
     let client = http();
     for number in 0..10 {
@@ -416,14 +416,14 @@ async fn many_at_once_on_two_processes_are_one() {
 }
 
 #[tokio::test]
-async fn an_interval_is_one_command_and_one_below_its_shortest_claim_is_two() {
+async fn interval_needs_one_command_or_two_if_short() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
-    // Both scripts are known to the server from now on.
+    // Redis caches both scripts.
     for (status, path) in [(200, "/spaced/fifth"), (422, "/spaced/second")] {
         send(plainly(shop.url(), path, "").header(STATUS, status).body("warm")).await;
     }
-    until("those are over", LONG, || async { life(&redis) == GONE }).await;
+    until("those intervals expire", LONG, || async { life(&redis) == GONE }).await;
     let CompareCommands { swap, remove } = redis.compare_commands();
     for (path, longest, status, first, second) in [
         ("/spaced/second", 1_000, 200, vec!["SET"], vec!["SET"]),
@@ -443,21 +443,21 @@ async fn an_interval_is_one_command_and_one_below_its_shortest_claim_is_two() {
                 assert!(!command.contains("spaced"), "{command}");
             }
         }
-        until("it is over", LONG, || async { life(&redis) == GONE }).await;
+        until("the interval expires", LONG, || async { life(&redis) == GONE }).await;
     }
 }
 
 #[tokio::test]
-async fn below_its_shortest_claim_an_interval_holds_as_long_as_it_says() {
+async fn interval_below_the_minimum_claim_keeps_its_length() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     let (path, fifth) = ("/spaced/fifth", Duration::from_millis(200));
-    // The script is sent twice the first time.
+    // The first use of a script is sent twice.
     send(plainly(shop.url(), path, "warm").body("warm")).await;
     let begun = Instant::now();
     assert_eq!(send(plainly(shop.url(), path, "effect")).await.said(), RAN);
     let left = life(&redis);
-    assert!(left == GONE || (1..=fifth.as_millis() as i64).contains(&left), "it lives for {left} ms");
+    assert!(left == GONE || (1..=fifth.as_millis() as i64).contains(&left), "it expires in {left} ms");
     loop {
         let again = send(plainly(shop.url(), path, "effect")).await;
         if again.said() == RAN {
@@ -470,7 +470,7 @@ async fn below_its_shortest_claim_an_interval_holds_as_long_as_it_says() {
 }
 
 #[tokio::test]
-async fn a_handler_that_outlives_a_short_interval_keeps_it_to_its_end() {
+async fn handler_keeps_a_short_interval_until_it_ends() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     for (at, path) in ["/spaced/half", "/spaced/second"].into_iter().enumerate() {
@@ -481,7 +481,7 @@ async fn a_handler_that_outlives_a_short_interval_keeps_it_to_its_end() {
             assert!(beside.said() == TOO_SOON || shop.ledger.count("slow") > at, "{path}: {}", beside.said());
             for name in redis.keys() {
                 let life = redis.ask::<i64>(&format!("PTTL {name}"));
-                assert!(life >= 0 || life == -2, "{name} lives {life}");
+                assert!(life >= 0 || life == -2, "{name} has the PTTL {life}");
             }
             sleep(MOMENT).await;
         }
@@ -489,7 +489,7 @@ async fn a_handler_that_outlives_a_short_interval_keeps_it_to_its_end() {
     }
 }
 
-/// A body in these pieces, each sent on its own.
+/// Sends a body in these pieces, each in its own write.
 async fn in_pieces(url: &str, pieces: &[&[u8]]) {
     let mut client = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
     client.set_nodelay(true).unwrap();
@@ -505,7 +505,7 @@ async fn in_pieces(url: &str, pieces: &[&[u8]]) {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_or_let_through_uncompared_however_it_arrives() {
+async fn large_body_is_rejected_or_not_compared() {
     let bed = Bed::changed(every(MINUTE), |protect| protect.body_limit(1_000));
     assert_eq!(send(bed.post("/it").body(vec![b'x'; 2_000])).await.said(), "413 body_too_large");
 
@@ -514,14 +514,14 @@ async fn a_body_that_is_too_large_is_refused_or_let_through_uncompared_however_i
     in_pieces(&bed.served.url, &[&body[..900], &body[900..1_900], &body[1_900..]]).await;
     in_pieces(&bed.served.url, &[&body[..500], &body[500..1_500], &body[1_500..]]).await;
     in_pieces(&bed.served.url, &[&body[..]]).await;
-    assert_eq!(bed.ledger.runs().len(), 1, "the same three times");
-    assert_eq!(send(bed.post("/it").body(vec![b'y'; 4_000])).await.said(), TOO_SOON, "it is not compared");
-    assert_eq!(bed.ask().await.said(), RAN, "a small one is another");
-    assert_eq!(send(bed.post("/items/1").body(vec![b'x'; 4_000])).await.said(), RAN, "and so is another path");
+    assert_eq!(bed.ledger.runs().len(), 1, "the same body three times");
+    assert_eq!(send(bed.post("/it").body(vec![b'y'; 4_000])).await.said(), TOO_SOON, "a large body is not compared");
+    assert_eq!(bed.ask().await.said(), RAN, "a small body is different content");
+    assert_eq!(send(bed.post("/items/1").body(vec![b'x'; 4_000])).await.said(), RAN, "another path is another action");
 }
 
 #[tokio::test]
-async fn only_the_chosen_fields_tell_one_from_another() {
+async fn only_fingerprint_fields_are_compared() {
     let bed = Bed::changed(every(MINUTE), |protect| protect.fingerprint(Fields::all_but(["/sent_at"]).unwrap()));
     let ask = async |body: &'static str| {
         send(bed.post("/it").header("content-type", "application/json").body(body)).await.said()
@@ -532,7 +532,7 @@ async fn only_the_chosen_fields_tell_one_from_another() {
 }
 
 #[tokio::test]
-async fn without_a_store_it_is_refused_unless_the_route_lets_it_through_unprotected() {
+async fn unavailable_store_rejects_unless_the_route_fails_open() {
     let mut redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let ask = async |path: &str| send(plainly(shop.url(), path, path)).await;
@@ -551,9 +551,9 @@ async fn without_a_store_it_is_refused_unless_the_route_lets_it_through_unprotec
     assert_eq!((shop.ledger.count("/spaced/open"), shop.ledger.count("/spaced/second")), (3, 1));
     assert_eq!(shop.guard.let_through(), 2);
     redis.restart();
-    until("it is protected again", LONG, || async { ask("/spaced/open").await.said() == TOO_SOON }).await;
+    until("the route is protected again", LONG, || async { ask("/spaced/open").await.said() == TOO_SOON }).await;
 
-    // One that has never reached its store.
+    // A guard that never reached its store.
     let nowhere = Guard::new(Redis::open("redis://127.0.0.1:1").unwrap());
     let ledger = Ledger::new();
     for (rules, said) in [(every(MINUTE).fail_open(), "200 unprotected"), (every(MINUTE), "503 store_unavailable")] {
@@ -563,9 +563,9 @@ async fn without_a_store_it_is_refused_unless_the_route_lets_it_through_unprotec
     assert_eq!(ledger.runs().len(), 1);
 }
 
-/// Such a store has been asked: during an update, one half of the processes may not know what the other has written.
+/// `fail_open` does not apply: the store replied, but with a record that only another version can read, as during a rolling update.
 #[tokio::test]
-async fn a_record_that_this_version_does_not_know_lets_nothing_through() {
+async fn unreadable_record_rejects_even_with_fail_open() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let ask = async || send(plainly(shop.url(), "/spaced/open", "order")).await.said();
@@ -577,9 +577,9 @@ async fn a_record_that_this_version_does_not_know_lets_nothing_through() {
     assert_eq!((shop.ledger.runs().len(), shop.guard.let_through()), (1, 0));
 }
 
-/// Whoever was not let in because nobody could tell is not too soon when he comes again.
+/// A request that was rejected because the reply of the store was lost is not a duplicate when it is retried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_of_the_store_is_no_duplicate() {
+async fn retry_after_a_lost_store_reply_runs() {
     for fate in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer, TcpFault::LoseRequest] {
         let redis = RedisServer::start();
         let proxy = Proxy::before(redis.port()).await;
@@ -591,14 +591,14 @@ async fn a_lost_answer_of_the_store_is_no_duplicate() {
         proxy.next("SET\r\n", fate);
         assert_eq!(ask("effect").await, "503 store_unavailable");
         assert_eq!((proxy.struck(), ledger.count("effect")), (1, 0));
-        until("it runs", Duration::from_secs(5), || async { ask("effect").await == RAN }).await;
+        until("the retry runs", Duration::from_secs(5), || async { ask("effect").await == RAN }).await;
         assert_eq!((ask("effect").await.as_str(), ledger.count("effect")), (TOO_SOON, 1));
     }
 }
 
-/// What is the same is told by its content, under whatever secret each process signs.
+/// Requests are compared by content, independently of the secret of each process.
 #[tokio::test]
-async fn interval_by_content_holds_between_processes_that_sign_with_different_secrets() {
+async fn interval_holds_across_processes_with_different_secrets() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());
     let store = Arc::new(Memory::with_clock((&clock).into()));
     let [old, new] = ["the old secret of all", "the new secret of all"].map(|text| Secret::new(text).unwrap());

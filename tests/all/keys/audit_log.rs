@@ -1,4 +1,4 @@
-//! What the log says of a run: its name in every line of the handler, one line for each step, and never a key.
+//! Log lines of a run: the handler's lines carry the run id, each step writes one line, and no line contains the raw key.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -19,11 +19,11 @@ use onceward_tests::shop::{STATUS, TAKES, TestServer, panics};
 use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Everything that this process has logged since it was first asked.
+/// All log output of this process since the first access.
 pub(crate) static LOG: LazyLock<Log> = LazyLock::new(|| {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt().json().with_writer(log.clone()).finish();
-    tracing::subscriber::set_global_default(subscriber).expect("nobody else listens in this process");
+    tracing::subscriber::set_global_default(subscriber).expect("no other subscriber is set in this process");
     log
 });
 
@@ -35,14 +35,14 @@ impl Log {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// The lines with this target that have this text somewhere.
+    /// Returns the lines with this target that contain `with`.
     pub(crate) fn lines(&self, target: &str, with: &str) -> Vec<Value> {
         let lines = self.text();
         let lines = lines.lines().filter(|line| line.contains(with)).map(|line| serde_json::from_str(line).unwrap());
         lines.filter(|line: &Value| line["target"] == target).collect()
     }
 
-    /// The steps of an action: what happened, to which ticket, in which run.
+    /// Returns event, ticket and run of each step of an action.
     fn steps(&self, action: &str) -> Vec<[String; 3]> {
         let field = |line: &Value, name: &str| line["fields"][name].as_str().unwrap_or_default().to_owned();
         let code = |line: &Value| line["fields"]["code"].as_str().map_or(String::new(), |code| format!(" {code}"));
@@ -77,7 +77,7 @@ fn by_key(rules: KeyRules, action: &str) -> Protect<KeyPolicy> {
 }
 
 #[tokio::test]
-async fn a_handler_is_given_the_name_of_its_run_and_logs_under_it() {
+async fn handler_receives_its_run_id_and_logs_under_it() {
     let (ledger, action) = (Ledger::new(), "named-run");
     let protect = by_key(KeyRules::retryable(), action);
     let served = serve(&ledger, move |config| {
@@ -98,7 +98,7 @@ async fn a_handler_is_given_the_name_of_its_run_and_logs_under_it() {
         let run = String::from_utf8(answer.body.to_vec()).unwrap();
         assert_eq!(buy(&served.url, "/it", key, "").await.body, answer.body);
         let lines = LOG.lines("shop", &run);
-        assert_eq!(lines.len(), 2, "before and after it has waited: {lines:?}");
+        assert_eq!(lines.len(), 2, "before and after the await: {lines:?}");
         for line in lines {
             assert_eq!((&line["span"]["run"], &line["span"]["action"]), (&run.clone().into(), &action.into()));
         }
@@ -106,12 +106,12 @@ async fn a_handler_is_given_the_name_of_its_run_and_logs_under_it() {
     }
     assert_ne!(runs[0], runs[1]);
     let (one, other) = (buy(&served.url, "/open", "a", "").await, buy(&served.url, "/open", "a", "").await);
-    assert_eq!((one.status, other.status), (200, 200), "a handler works without its guard");
-    assert_ne!(one.body, other.body, "and each of its runs has a name all the same");
+    assert_eq!((one.status, other.status), (200, 200), "the handler runs without the guard");
+    assert_ne!(one.body, other.body, "each run still has its own id");
 }
 
 #[tokio::test]
-async fn each_step_is_one_line_with_action_ticket_and_run_and_without_the_key() {
+async fn each_step_logs_one_line_without_the_raw_key() {
     let (ledger, raw) = (Ledger::new(), "raw-key-4711");
     for (at, (rules, status, steps)) in [
         (KeyRules::retryable(), 200, vec!["claimed", "completed"]),
@@ -135,12 +135,12 @@ async fn each_step_is_one_line_with_action_ticket_and_run_and_without_the_key() 
         }
         let first = &logged[0][2];
         let is_one_run = logged.iter().all(|[_, _, run]| run == first);
-        assert_eq!(is_one_run, status != 503, "a rejection names the run that is in its way");
+        assert_eq!(is_one_run, status != 503, "a rejection names the run that blocks it");
     }
     let action = "stepping-reused";
     let served = serve_one(&ledger, by_key(KeyRules::retryable(), action));
     let slow = tokio::spawn(send(under(&served.url, "/it", raw, "slow").header(TAKES, 200)));
-    until("it has begun", Duration::from_secs(5), || async { ledger.count("begun") == 1 }).await;
+    until("the handler runs", Duration::from_secs(5), || async { ledger.count("begun") == 1 }).await;
     send(under(&served.url, "/it", raw, "").body("other")).await;
     slow.await.unwrap();
     let steps: Vec<_> = LOG.steps(action).into_iter().map(|[step, ..]| step).collect();
@@ -149,7 +149,7 @@ async fn each_step_is_one_line_with_action_ticket_and_run_and_without_the_key() 
 }
 
 #[tokio::test]
-async fn a_run_that_panicked_has_a_line_that_says_unknown() {
+async fn panicked_run_logs_an_unknown_outcome() {
     let (ledger, action) = (Ledger::new(), "stepping-panic");
     let protect = by_key(KeyRules::retryable(), action);
     let served = serve(&ledger, move |config| {
@@ -162,7 +162,7 @@ async fn a_run_that_panicked_has_a_line_that_says_unknown() {
 
 /// `NormalizePath` is wrapped first, so it runs after the guard has named the action by the path.
 #[tokio::test]
-async fn path_that_is_rewritten_inside_the_guard_is_logged_as_an_error() {
+async fn path_rewritten_inside_the_guard_is_logged_as_an_error() {
     let (_, ledger) = (LOG.text(), web::Data::new(Ledger::new()));
     for (action, path) in [(None, "/rewritten"), (Some("named"), "/rewritten/named")] {
         let guard = Guard::new(Memory::new());
@@ -181,7 +181,7 @@ async fn path_that_is_rewritten_inside_the_guard_is_logged_as_an_error() {
     }
     let lines = LOG.lines("onceward::actix", "/rewritten");
     let errors: Vec<_> = lines.iter().filter(|line| line["level"] == "ERROR").collect();
-    assert_eq!(errors.len(), 1, "once is enough: {errors:?}");
+    assert_eq!(errors.len(), 1, "logged once: {errors:?}");
     let fields = &errors[0]["fields"];
     assert_eq!((&fields["seen"], &fields["rewritten"]), (&"/rewritten/".into(), &"/rewritten".into()));
 }

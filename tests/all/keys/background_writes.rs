@@ -1,4 +1,4 @@
-//! What goes on beside the handlers, when nobody waits for it any more, and what is compared where not all can be.
+//! Writes that continue in the background after the request has ended, and comparison of bodies above the limit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 const LONG: Duration = Duration::from_secs(5);
 const BRIEF: Duration = Duration::from_millis(300);
 
-/// A memory that has moods in what it compares.
+/// A memory store whose compare-and-swap commands fail on demand.
 struct MoodyStore {
     memory: Memory,
     mood: Mutex<Mood>,
@@ -33,11 +33,11 @@ struct MoodyStore {
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
     Fine,
-    /// Refuses, after this long.
+    /// Fails after this delay.
     Refuses(Duration),
-    /// Does it and never says so.
+    /// Executes the command and never replies.
     Mute,
-    /// Does not do it and never says so.
+    /// Neither executes the command nor replies.
     Deaf,
 }
 
@@ -50,7 +50,7 @@ impl MoodyStore {
         *self.mood.lock().unwrap() = mood;
     }
 
-    /// How often it has refused so far.
+    /// Returns the number of failed commands so far.
     fn refused(&self) -> usize {
         self.refused.load(Ordering::SeqCst)
     }
@@ -62,7 +62,7 @@ impl MoodyStore {
             Mood::Refuses(after) => {
                 sleep(after).await;
                 self.refused.fetch_add(1, Ordering::SeqCst);
-                Err(StoreError::not_executed("not in the mood"))
+                Err(StoreError::not_executed("the test store rejects this command"))
             }
             Mood::Mute => {
                 act.await?;
@@ -114,7 +114,7 @@ fn key() -> Key {
 async fn enter(guard: &Guard, rules: &KeyRules) -> Pass {
     match guard.check(&Policy::key(rules.clone()), &intent(&key())).await.unwrap() {
         Verdict::Run(pass) => pass,
-        other => panic!("it is free: {other:?}"),
+        other => panic!("the key is free: {other:?}"),
     }
 }
 
@@ -122,25 +122,23 @@ async fn seen(guard: &Guard, rules: &KeyRules) -> RecordState {
     guard.look(&Policy::key(rules.clone()), &intent(&key())).await.unwrap().state
 }
 
-// ---------- failing ----------
-
 #[tokio::test]
-async fn what_could_not_be_written_down_is_renewed_while_it_is_tried() {
+async fn claim_is_renewed_while_its_completion_is_retried() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     let served =
         serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().lease(LEASE).unwrap()));
     let slow = tokio::spawn(send(under(&served.url, "/it", "k", "effect").header(TAKES, 1_500)));
-    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+    until("the handler runs", LONG, || async { ledger.count("begun") == 1 }).await;
     outlast(LEASE).await;
     redis.ask::<()>("CONFIG SET maxmemory 1");
     assert_eq!(slow.await.unwrap().said(), "200 unprotected");
     let is_claimed = || async { redis.keys().iter().filter(|name| name.contains(":key:")).count() == 1 };
-    holds_for("the claim is renewed, which a full Redis does not refuse", LEASE * 2, is_claimed).await;
+    holds_for("the claim is renewed, which a full Redis allows", LEASE * 2, is_claimed).await;
 }
 
 #[tokio::test]
-async fn no_ceiling_is_no_reason_to_stop_trying() {
+async fn completion_is_retried_without_a_ceiling() {
     let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::retryable().lease(BRIEF).unwrap().ceiling(Duration::MAX);
@@ -149,11 +147,11 @@ async fn no_ceiling_is_no_reason_to_stop_trying() {
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
     outlast(BRIEF).await;
     store.be(Mood::Fine);
-    until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Done(_)) }).await;
+    until("it is stored", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Done(_)) }).await;
 }
 
 #[tokio::test]
-async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
+async fn pending_writes_finish_after_the_guard_is_dropped() {
     let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::retryable().lease(BRIEF).unwrap();
@@ -162,14 +160,14 @@ async fn what_is_left_to_write_is_written_although_the_guard_is_dropped() {
     assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err());
     drop(guard);
     let before = store.refused();
-    until("it is tried without the guard", LONG, || async { store.refused() > before + 2 }).await;
+    until("the write is retried without the guard", LONG, || async { store.refused() > before + 2 }).await;
     store.be(Mood::Fine);
     let other = Guard::new(Arc::clone(&store));
-    until("it is on record", LONG, || async { matches!(seen(&other, &rules).await, RecordState::Done(_)) }).await;
+    until("it is stored", LONG, || async { matches!(seen(&other, &rules).await, RecordState::Done(_)) }).await;
 }
 
 #[tokio::test]
-async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
+async fn dropped_completion_is_retried_in_the_background() {
     let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
@@ -177,11 +175,11 @@ async fn a_completion_that_nobody_waits_for_any_more_is_tried_on() {
     store.be(Mood::Deaf);
     assert!(timeout(Duration::from_millis(50), pass.complete(Some(Reply::new(200, "paid")))).await.is_err());
     store.be(Mood::Fine);
-    until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Done(_)) }).await;
+    until("it is stored", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Done(_)) }).await;
 }
 
 #[tokio::test]
-async fn an_enter_that_nobody_waits_for_any_more_is_taken_back() {
+async fn claim_of_a_dropped_check_is_removed() {
     let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
@@ -194,7 +192,7 @@ async fn an_enter_that_nobody_waits_for_any_more_is_taken_back() {
 }
 
 #[tokio::test]
-async fn what_an_extractor_rejected_may_be_corrected_although_the_application_worded_it() {
+async fn extractor_rejection_may_be_corrected_with_a_custom_message() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve(&ledger, move |config: &mut ServiceConfig| {
@@ -219,15 +217,15 @@ async fn what_an_extractor_rejected_may_be_corrected_although_the_application_wo
     };
     for path in ["/marked", "/says-so"] {
         assert_eq!(ask(path, "[1").await.status, 400);
-        assert_eq!(ask(path, "[1]").await.said(), "200 executed", "{path}: nothing had happened");
+        assert_eq!(ask(path, "[1]").await.said(), "200 executed", "{path}: the handler had not run");
     }
     assert_eq!(ask("/bare", "[1").await.said(), "400 replayable");
-    assert_eq!(ask("/bare", "[1").await.said(), "400 replayed", "a handler may have worded it");
+    assert_eq!(ask("/bare", "[1").await.said(), "400 replayed", "a handler may have sent it");
     assert_eq!(ledger.runs(), ["/marked", "/says-so"]);
 }
 
 #[tokio::test]
-async fn of_a_body_that_is_too_large_to_compare_path_and_query_are_compared() {
+async fn path_and_query_are_compared_for_oversized_bodies() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).action("pay");
     let served = serve_at(&ledger, "/orders/{id}/pay", protect.body_limit(1_000).skip_large_bodies());
@@ -235,11 +233,11 @@ async fn of_a_body_that_is_too_large_to_compare_path_and_query_are_compared() {
         send(under(&served.url, &format!("/orders/{order}/pay"), "k", order).body(vec![b'a'; size])).await.said()
     };
     assert_eq!(pay("1", 5_000).await, "200 executed");
-    assert_eq!(pay("2", 5_000).await, "422 key_reused", "never the other order's answer");
+    assert_eq!(pay("2", 5_000).await, "422 key_reused", "never the response to the other order");
 }
 
 #[tokio::test]
-async fn a_body_under_the_limit_is_not_one_that_is_over_it() {
+async fn body_under_the_limit_differs_from_one_above() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve_one(&ledger, protect.body_limit(1_000).skip_large_bodies());
@@ -249,7 +247,7 @@ async fn a_body_under_the_limit_is_not_one_that_is_over_it() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_twice_in_the_body_is_refused() {
+async fn key_twice_in_the_body_is_rejected() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect =
         Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(KeyFrom::body("/id").unwrap());
@@ -259,19 +257,19 @@ async fn a_key_that_is_twice_in_the_body_is_refused() {
 }
 
 #[tokio::test]
-async fn draining_waits_for_what_runs_unprotected() {
+async fn draining_waits_for_unprotected_runs() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).optional());
     let slow = http().post(format!("{}/it", served.url)).header(ORDER, "effect").header(TAKES, 500);
     let slow = tokio::spawn(async move { timeout(Duration::from_millis(200), slow.send()).await });
-    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
-    assert!(slow.await.unwrap().is_err(), "the client has gone");
+    until("the handler runs", LONG, || async { ledger.count("begun") == 1 }).await;
+    assert!(slow.await.unwrap().is_err(), "the client has disconnected");
     guard.drain().await;
-    assert_eq!(ledger.count("effect"), 1, "it has come to its end");
+    assert_eq!(ledger.count("effect"), 1, "the handler has finished");
 }
 
 #[tokio::test]
-async fn draining_waits_for_what_is_taken_back() {
+async fn draining_waits_for_claims_being_removed() {
     let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
@@ -285,22 +283,22 @@ async fn draining_waits_for_what_is_taken_back() {
 }
 
 #[tokio::test]
-async fn settling_the_same_twice_is_as_good_as_once() {
+async fn settling_twice_is_idempotent() {
     let guard = Guard::new(Memory::new());
     let rules = KeyRules::at_most_once();
     enter(&guard, &rules).await.unknown().await.unwrap();
     let key = key();
-    let RecordState::Unknown(run) = seen(&guard, &rules).await else { panic!("nobody can tell") };
+    let RecordState::Unknown(run) = seen(&guard, &rules).await else { panic!("the outcome is not unknown") };
     let free = async || guard.settle(&rules, &intent(&key), Some(run), Effect::NotApplied, None).await.unwrap();
     assert_eq!(free().await, Settled::Released);
-    // It runs again meanwhile, and this time nobody knows of that run how it ended.
+    // The key runs again, and the outcome of that second run is unknown.
     enter(&guard, &rules).await.unknown().await.unwrap();
-    assert_eq!(free().await, Settled::Lost, "it was said of the first run");
+    assert_eq!(free().await, Settled::Lost, "the settlement was for the first run");
     assert!(matches!(seen(&guard, &rules).await, RecordState::Unknown(_)));
 }
 
 #[tokio::test]
-async fn at_most_once_an_unknown_end_is_on_record_although_the_store_was_away_and_has_forgotten() {
+async fn unknown_outcome_is_stored_after_an_outage_with_data_loss() {
     let store = MoodyStore::new();
     let guard = Guard::new(Arc::clone(&store));
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
@@ -311,16 +309,16 @@ async fn at_most_once_an_unknown_end_is_on_record_although_the_store_was_away_an
     let there = store.memory.look(&ticket).await.unwrap().expect("a claim");
     store.memory.remove(&ticket, &there, None).await.unwrap();
     store.be(Mood::Fine);
-    until("it is on record", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Unknown(_)) }).await;
+    until("it is stored", LONG, || async { matches!(seen(&guard, &rules).await, RecordState::Unknown(_)) }).await;
 }
 
 #[tokio::test]
-async fn a_pointer_that_is_none_is_found_out_before_it_leaves_requests_unprotected() {
-    assert!(KeyFrom::body("id").is_err() && KeyFrom::header("a header").is_err(), "neither pointer nor name");
+async fn invalid_key_source_is_rejected_at_configuration() {
+    assert!(KeyFrom::body("id").is_err() && KeyFrom::header("a header").is_err(), "neither is valid");
 }
 
 #[tokio::test]
-async fn a_redis_that_is_full_for_longer_than_the_lease_leaves_one_effect() {
+async fn redis_full_beyond_the_lease_leaves_one_effect() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     let served =
@@ -330,7 +328,7 @@ async fn a_redis_that_is_full_for_longer_than_the_lease_leaves_one_effect() {
         let key = format!("k{number}");
         slow.push(tokio::spawn(send(under(&served.url, "/it", &key, &key).header(TAKES, 300))));
     }
-    until("all have begun", LONG, || async { ledger.count("begun") == 10 }).await;
+    until("all handlers have started", LONG, || async { ledger.count("begun") == 10 }).await;
     redis.ask::<()>("CONFIG SET maxmemory 1");
     for slow in slow {
         assert_eq!(slow.await.unwrap().said(), "200 unprotected");

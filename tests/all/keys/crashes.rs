@@ -1,4 +1,4 @@
-//! A process that is killed in the middle of a run under a key.
+//! A process that is killed during a run under a key.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use tokio::time::{Instant, sleep};
 use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(10);
-/// A moment between two tries.
+/// Pause between two attempts.
 const MOMENT: Duration = Duration::from_millis(30);
-/// How many processes are killed at the same time.
+/// Number of processes that are killed concurrently.
 const ABREAST: usize = 3;
 
-/// How many processes are killed: `make faults` asks for more than `make test` does.
+/// Returns the number of processes to kill; `make faults` sets more than `make test`.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 fn crashes() -> usize {
     std::env::var("FAULTS").map_or(3, |faults| faults.parse().expect("FAULTS is a number"))
 }
 
-/// Two parts of one Redis: what is killed, and what goes on.
+/// Two processes on one Redis: the one that is killed, and the survivor.
 struct Crash {
     redis: RedisServer,
     ledger: Ledger,
@@ -41,14 +41,14 @@ impl Crash {
         Self { redis, ledger, survivor }
     }
 
-    /// Begins an order on a process that is then killed, at a moment that `wait` waits for.
+    /// Starts an order on a process and kills the process when `wait` returns.
     async fn kill_within(&self, path: &str, name: &str, takes: u64, wait: impl AsyncFnOnce()) {
         let mut victim = Peer::start(PEER, "onceward", &self.redis.url(), &self.ledger);
         let lost = under(&victim.url, path, name, name).header(TAKES, takes).header(THEN, 20);
         let lost = tokio::spawn(async move { lost.send().await });
         wait().await;
         victim.kill();
-        // It may have been answered before.
+        // The response may have arrived before the kill.
         let _ = lost.await.unwrap();
     }
 
@@ -57,7 +57,7 @@ impl Crash {
     }
 }
 
-/// Runs what a number of crashes ask for, a few at a time.
+/// Runs the crashes, a few at a time.
 async fn for_each_crash<F: Future<Output = ()>>(crash: impl Fn(usize) -> F) {
     let numbers: Vec<_> = (0..crashes()).collect();
     for some in numbers.chunks(ABREAST) {
@@ -66,7 +66,7 @@ async fn for_each_crash<F: Future<Output = ()>>(crash: impl Fn(usize) -> F) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_crash_in_the_middle_of_a_handler_a_retry_runs_within_the_lease_and_a_second() {
+async fn retry_after_a_crash_runs_within_lease_plus_one_second() {
     let bed = Crash::new();
     for_each_crash(async |number| {
         let (path, name) = ("/keyed/orders", format!("free-{number}"));
@@ -84,17 +84,17 @@ async fn after_a_crash_in_the_middle_of_a_handler_a_retry_runs_within_the_lease_
         assert_eq!(bed.retry(path, &name).await, "200 replayed");
     })
     .await;
-    println!("{} processes killed in the middle of a handler: each retry ran within the lease and a second", crashes());
+    println!("{} processes killed during a handler: each retry ran within the lease plus one second", crashes());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_most_once_a_crash_at_any_moment_never_makes_two_effects() {
+async fn at_most_once_crash_at_any_moment_has_one_effect() {
     let bed = Crash::new();
     let path = "/keyed/held";
     let told = std::sync::Mutex::new(Vec::new());
     for_each_crash(async |number| {
         let name = format!("held-{number}");
-        // Before it is claimed, before its effect, after it, after its completion: whatever comes first.
+        // Before the claim, before the effect, after the effect or after completion, depending on timing.
         let moment = Duration::from_millis(fastrand::u64(0..60));
         bed.kill_within(path, &name, fastrand::u64(0..30), async || sleep(moment).await).await;
         let killed = Instant::now();
@@ -107,7 +107,7 @@ async fn at_most_once_a_crash_at_any_moment_never_makes_two_effects() {
             sleep(MOMENT).await;
         };
         assert!(["200 executed", "200 replayed", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
-        assert!(bed.ledger.count(&name) <= 1, "{name}: two effects, told {said}");
+        assert!(bed.ledger.count(&name) <= 1, "{name}: two effects, response {said}");
         told.lock().unwrap().push((name, said));
     })
     .await;
@@ -119,18 +119,18 @@ async fn at_most_once_a_crash_at_any_moment_never_makes_two_effects() {
         assert_eq!((again.as_str(), bed.ledger.count(name) <= 1), (expected, true), "{name}");
     }
     let unknown = told.iter().filter(|(_, said)| said == "409 outcome_unknown").count();
-    println!("{} processes killed at any moment under hold: no second effect, {unknown} unknown outcomes", told.len());
+    println!("{} processes killed at random, at most once: no second effect, {unknown} unknown outcomes", told.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_most_once_a_crash_after_the_effect_is_told_as_unknown() {
+async fn at_most_once_crash_after_the_effect_is_unknown() {
     let bed = Crash::new();
     for_each_crash(async |number| {
         let (path, name) = ("/keyed/held", format!("done-{number}"));
         let mut victim = Peer::start(PEER, "onceward", &bed.redis.url(), &bed.ledger);
         let lost = under(&victim.url, path, &name, &name).header(THEN, 60_000);
         let lost = tokio::spawn(async move { lost.send().await });
-        until("the effect is there", LONG, || async { bed.ledger.count(&name) == 1 }).await;
+        until("the effect has happened", LONG, || async { bed.ledger.count(&name) == 1 }).await;
         victim.kill();
         assert!(lost.await.unwrap().is_err());
         let is_unknown = || async {
@@ -138,8 +138,8 @@ async fn at_most_once_a_crash_after_the_effect_is_told_as_unknown() {
             assert!(["409 in_progress", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
             said == "409 outcome_unknown"
         };
-        until("nobody can tell", LEASE + Duration::from_secs(1), is_unknown).await;
-        holds_for("nobody can tell after another lease", LEASE + MOMENT, is_unknown).await;
+        until("the outcome is unknown", LEASE + Duration::from_secs(1), is_unknown).await;
+        holds_for("the outcome stays unknown", LEASE + MOMENT, is_unknown).await;
         assert_eq!(bed.ledger.count(&name), 1);
     })
     .await;

@@ -1,4 +1,4 @@
-//! What an answer says about the effect decides whether a key replays, runs again, or waits.
+//! The effect that a response reports decides whether its key replays, runs again, or is held.
 
 use std::future::{Ready, ready};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use onceward_tests::shop::{EFFECT, ORDER, STATUS, Shop, TestServer, order};
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
-/// A server on a clock of its own.
+/// A server with a manual clock.
 struct Bed {
     clock: ManualClock,
     served: TestServer,
@@ -47,7 +47,7 @@ impl Bed {
         send(request.header(STATUS, status)).await.said()
     }
 
-    /// Asserts what becomes of every status: kept, free again, or unknown and then what `lapsed` says of it.
+    /// Asserts the outcome of every status: stored, released, or unknown, and the state after the lease.
     async fn settles(&self, effect: impl Fn(u16) -> Effect, unknown: &str, is_free_later: bool) {
         for status in 200..600 {
             assert_eq!(self.ask(status).await, ran(status, effect(status)));
@@ -77,12 +77,12 @@ fn usual(status: u16) -> Effect {
 }
 
 #[tokio::test]
-async fn every_status_settles_the_key_as_the_table_says() {
+async fn every_status_settles_the_key_as_documented() {
     Bed::with(KeyRules::retryable()).settles(usual, "409 in_progress", true).await;
 }
 
 #[tokio::test]
-async fn every_status_settles_a_key_that_is_held_as_the_table_says() {
+async fn every_status_settles_an_at_most_once_key_as_documented() {
     let held = |status| match status {
         408 | 500 | 501 | 503 => Effect::Unknown,
         other => usual(other),
@@ -91,11 +91,11 @@ async fn every_status_settles_a_key_that_is_held_as_the_table_says() {
 }
 
 #[tokio::test]
-async fn every_status_replays_where_everything_does() {
+async fn every_status_replays_if_configured_to() {
     Bed::with(KeyRules::retryable().replay_everything()).settles(|_| Effect::Applied, "", false).await;
 }
 
-/// An extractor of the application's own, which wants a header.
+/// A custom extractor that requires a header.
 struct SignatureExtractor;
 
 impl FromRequest for SignatureExtractor {
@@ -106,7 +106,7 @@ impl FromRequest for SignatureExtractor {
         let wrong = |error| Err(ExtractorError::new(error).into());
         ready(match request.headers().get("x-signed").map(|signed| signed.as_bytes()) {
             Some(b"yes") => Ok(Self),
-            Some(_) => wrong(ErrorServiceUnavailable("nobody can tell at the moment")),
+            Some(_) => wrong(ErrorServiceUnavailable("temporarily unavailable")),
             None => wrong(ErrorBadRequest("not signed")),
         })
     }
@@ -116,7 +116,7 @@ async fn made(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
     order(request, ledger, web::Bytes::new()).await
 }
 
-/// An extractor of the application's own whose errors do not say that they are one's.
+/// A custom extractor whose errors are not marked as extractor errors.
 struct AdmissionExtractor;
 
 impl FromRequest for AdmissionExtractor {
@@ -136,7 +136,7 @@ impl FromRequest for AdmissionExtractor {
 
 type Data = web::Data<Ledger>;
 
-/// Routes whose handlers take what the request may not have, all under one action. Each is marked, and under `/bare` it is not.
+/// Routes with extractors that may reject the request, all under one action. Handlers are marked, except those under `/bare`.
 fn extracting<P: 'static>(protect: Protect<P>) -> impl Fn(&mut ServiceConfig) + Clone + Send {
     move |config| {
         let on = |path: &str| web::resource(path.to_owned()).wrap(protect.clone().action("extract"));
@@ -170,7 +170,7 @@ fn extracting<P: 'static>(protect: Protect<P>) -> impl Fn(&mut ServiceConfig) + 
 }
 
 /// A header that is a number.
-struct Number(#[allow(dead_code, reason = "only whether it is there counts")] ContentLength);
+struct Number(#[allow(dead_code, reason = "only its presence counts")] ContentLength);
 
 impl actix_web::http::header::TryIntoHeaderValue for Number {
     type Error = std::convert::Infallible;
@@ -191,7 +191,7 @@ impl actix_web::http::header::Header for Number {
     }
 }
 
-/// A request that an extractor rejects with this status, and the same put right.
+/// A request that an extractor rejects with this status, and its corrected version.
 struct Case {
     what: &'static str,
     status: u16,
@@ -199,7 +199,7 @@ struct Case {
     corrected: RequestBuilder,
 }
 
-/// What an extractor of each kind rejects, on the routes under `root`.
+/// Returns one rejected request per kind of extractor, for the routes under `root`.
 fn cases(url: &str, root: &str) -> Vec<Case> {
     let post = |path: &str| http().post(format!("{url}{root}{path}"));
     let json = |body: &'static str| post("/json").header("content-type", "application/json").body(body);
@@ -225,7 +225,7 @@ fn cases(url: &str, root: &str) -> Vec<Case> {
     ]
 }
 
-/// Sends what is mistaken and then what is corrected under one key, and gives the names of the cases that ran then.
+/// Sends each rejected request and then the corrected one under the same key, and returns the names of the cases that ran.
 async fn correctable(url: &str, root: &str, ledger: &Ledger) -> Vec<&'static str> {
     let mut ran = Vec::new();
     for Case { what, status, mistaken, corrected } in cases(url, root) {
@@ -247,7 +247,7 @@ async fn correctable(url: &str, root: &str, ledger: &Ledger) -> Vec<&'static str
 }
 
 #[tokio::test]
-async fn what_an_extractor_of_a_marked_handler_rejects_may_be_corrected_under_the_same_key() {
+async fn extractor_rejection_of_a_marked_handler_may_be_corrected() {
     let ledger = Ledger::new();
     for rules in [KeyRules::retryable(), KeyRules::at_most_once(), KeyRules::retryable().replay_everything()] {
         let guard = Guard::new(Memory::new());
@@ -258,7 +258,7 @@ async fn what_an_extractor_of_a_marked_handler_rejects_may_be_corrected_under_th
 }
 
 #[tokio::test]
-async fn without_a_mark_only_a_certain_error_of_an_extractor_may_be_corrected() {
+async fn unmarked_handler_allows_correcting_certain_extractor_errors() {
     let ledger = Ledger::new();
     let certain = ["json", "json type", "form type", "own", "busy"].as_slice();
     let marked = ["own", "busy"].as_slice();
@@ -274,7 +274,7 @@ async fn without_a_mark_only_a_certain_error_of_an_extractor_may_be_corrected() 
 }
 
 #[tokio::test]
-async fn without_a_mark_a_body_that_was_not_compared_proves_nothing() {
+async fn unmarked_handler_with_uncompared_body_keeps_the_key() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect =
         Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).body_limit(10).skip_large_bodies();
@@ -285,7 +285,7 @@ async fn without_a_mark_a_body_that_was_not_compared_proves_nothing() {
 }
 
 #[tokio::test]
-async fn under_a_token_a_marked_handler_that_was_not_entered_leaves_the_token_valid() {
+async fn token_stays_valid_if_a_marked_handler_is_not_entered() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let token = || Protect::token(&guard, SubjectFrom::anonymous());
     let remember = KeyRules::retryable().replay_everything();
@@ -304,7 +304,7 @@ async fn under_a_token_a_marked_handler_that_was_not_entered_leaves_the_token_va
     }
 }
 
-/// Middleware between guard and handler: an error of its own before the handler or after it, as the request says.
+/// Middleware between guard and handler that fails before or after the handler, as the request asks.
 async fn between(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -318,7 +318,7 @@ async fn between(
 }
 
 #[tokio::test]
-async fn error_of_middleware_behind_a_marked_handler_is_the_handler_s() {
+async fn middleware_error_after_a_marked_handler_is_stored() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once());
     let served = serve(&ledger, move |config| {
@@ -335,16 +335,16 @@ async fn error_of_middleware_behind_a_marked_handler_is_the_handler_s() {
     assert_eq!(
         ask("rejected", "?", "after").await.status,
         400,
-        "an extractor rejects it, and then the middleware fails"
+        "an extractor rejects the request, then the middleware fails"
     );
     assert_eq!(ask("rejected", "yes", "").await.said(), "200 executed", "the handler was not entered");
     assert_eq!(ask("before", "yes", "before").await.status, 400);
-    assert_eq!(ask("before", "yes", "").await.said(), "400 replayed", "no mark was reached, so nothing is certain");
+    assert_eq!(ask("before", "yes", "").await.said(), "400 replayed", "no mark was reached, so it is uncertain");
     assert_eq!((ledger.count("rejected"), ledger.count("before")), (1, 0));
 }
 
 #[tokio::test]
-async fn response_where_no_route_matches_is_stored_under_a_key() {
+async fn unmatched_route_response_is_stored_under_a_key() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve(&ledger, move |config| {
@@ -357,7 +357,7 @@ async fn response_where_no_route_matches_is_stored_under_a_key() {
                 .default_service(web::to(nowhere)),
         );
     });
-    // An application's own default service may have taken effect, and its answer looks the same.
+    // A default service of the application may have taken effect, and its response looks the same.
     let post = |path: &str, key: &str| under(&served.url, path, key, key);
     for path in ["/scope/ordres", "/scope", "/scope/orders/1"] {
         let said = [send(post(path, "k")).await.said(), send(post(path, "k")).await.said()];
@@ -366,14 +366,14 @@ async fn response_where_no_route_matches_is_stored_under_a_key() {
     let put = || http().put(format!("{}/scope/orders", served.url)).header(KEY, "k");
     assert_eq!([send(put()).await.said(), send(put()).await.said()], ["405 replayable", "405 replayed"]);
     assert_eq!(send(post("/scope/orders", "k")).await.said(), "200 executed", "another action");
-    // One that says that it does nothing frees the key.
+    // A default service that is marked as without effect frees the key.
     assert_eq!(send(post("/marked/ordres", "m")).await.status, 404);
     assert_eq!(send(post("/marked/orders", "m")).await.said(), "200 executed");
     assert_eq!(ledger.runs(), ["k", "m"]);
 }
 
 #[tokio::test]
-async fn a_200_that_tells_of_a_failure_is_released_by_the_route_s_own_word() {
+async fn status_200_with_failure_is_released_by_the_route_rule() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).judge_body(|head, body| {
         let said: Value = serde_json::from_slice(body).ok()?;
@@ -398,7 +398,7 @@ async fn a_200_that_tells_of_a_failure_is_released_by_the_route_s_own_word() {
 }
 
 #[tokio::test]
-async fn what_a_handler_says_of_its_own_answer_goes_before_everything() {
+async fn effect_reported_by_the_handler_outranks_the_status() {
     let shop = Shop::on(Memory::new());
     let ask = async |path: &str, status: &str, effect: &str| -> Answer {
         let key = format!("{path}-{status}-{}", effect.replace(' ', "-"));
@@ -425,18 +425,19 @@ async fn what_a_handler_says_of_its_own_answer_goes_before_everything() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_leaves_its_key_to_the_lease_or_held() {
+async fn panic_frees_the_key_after_lease_or_holds_it() {
     let shop = Shop::on(Memory::new());
     let (free, held) = ("/keyed/panic", "/keyed/held/panic");
     let broke = buy(shop.url(), free, "k", "free").await;
     assert_eq!(broke.said(), "500 internal");
     assert_eq!(buy(shop.url(), free, "k", "free").await.said(), "409 in_progress");
-    until("the lease is over", LEASE * 3, || async { buy(shop.url(), free, "k", "free").await.status == 500 }).await;
+    until("the lease has expired", LEASE * 3, || async { buy(shop.url(), free, "k", "free").await.status == 500 })
+        .await;
     assert_eq!(shop.ledger.count("free"), 2);
 
     assert_eq!(buy(shop.url(), held, "k", "held").await.said(), "500 internal");
     let is_unknown = || async { buy(shop.url(), held, "k", "held").await.said() == "409 outcome_unknown" };
-    until("nobody can tell", BRIEF * 10, is_unknown).await;
-    holds_for("nobody can tell after another lease", BRIEF, is_unknown).await;
+    until("the outcome is unknown", BRIEF * 10, is_unknown).await;
+    holds_for("the outcome stays unknown", BRIEF, is_unknown).await;
     assert_eq!(shop.ledger.count("held"), 1);
 }

@@ -1,4 +1,4 @@
-//! What counts as the same request under one key.
+//! Requests that count as equal under one key.
 
 use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{Protect, SubjectFrom};
@@ -30,7 +30,7 @@ impl Bed {
         send(if kind.is_empty() { request } else { request.header("content-type", kind) }).await
     }
 
-    /// What the second of two bodies is told under the key of the first.
+    /// Sends two bodies under one key and returns the outcome of the second.
     async fn second(&self, kind: (&str, &str), one: &[u8], other: &[u8]) -> String {
         let key = uuid::Uuid::new_v4().to_string();
         let first = self.ask(&key, kind.0, one).await;
@@ -49,7 +49,7 @@ impl Bed {
 }
 
 #[tokio::test]
-async fn json_is_the_same_in_any_order_and_down_to_its_numbers() {
+async fn json_is_compared_without_member_order() {
     let bed = Bed::with(|protect| protect);
     for (one, other, said) in [
         (r#"{"amount":5,"to":"bob"}"#, r#"{ "to" : "bob", "amount": 5 }"#, REPLAYED),
@@ -64,7 +64,7 @@ async fn json_is_the_same_in_any_order_and_down_to_its_numbers() {
         (r#"{"n":123456789012345678901234567890}"#, r#"{ "n": 123456789012345678901234567890}"#, REPLAYED),
         ("[1,2]", "[2,1]", REUSED),
         (r#"{"a":null}"#, "{}", REUSED),
-        // A member that is there twice: every reader takes another one, so it counts byte by byte.
+        // A duplicate member is ambiguous between JSON parsers, so the body is compared byte for byte.
         (r#"{"a":1,"a":2}"#, r#"{"a":1,"a":2}"#, REPLAYED),
         (r#"{"a":1,"a":2}"#, r#"{"a":2}"#, REUSED),
         (r#"{"a":1,"a":2}"#, r#"{"a":2,"a":1}"#, REUSED),
@@ -82,7 +82,7 @@ async fn json_is_the_same_in_any_order_and_down_to_its_numbers() {
     assert_eq!(bed.second(("", ""), b"", b"a").await, REUSED);
 }
 
-/// A form with a boundary of its own; a part is its name, its filename if it has one, and its value.
+/// Builds a multipart form with this boundary. A part is a name, an optional filename, and a value.
 fn form(boundary: &str, parts: &[(&str, Option<&str>, &str)]) -> (String, Vec<u8>) {
     let part = |(name, file, value): &(&str, Option<&str>, &str)| {
         let file = file.map_or(String::new(), |file| format!("; filename=\"{file}\""));
@@ -93,7 +93,7 @@ fn form(boundary: &str, parts: &[(&str, Option<&str>, &str)]) -> (String, Vec<u8
 }
 
 #[tokio::test]
-async fn a_form_is_the_same_in_any_order_and_with_any_boundary() {
+async fn form_is_compared_without_field_order_or_boundary() {
     let bed = Bed::with(|protect| protect);
     for (one, other, said) in [
         ("a=1&b=2", "b=2&a=1", REPLAYED),
@@ -118,7 +118,7 @@ async fn a_form_is_the_same_in_any_order_and_with_any_boundary() {
 }
 
 #[tokio::test]
-async fn only_chosen_fields_count_where_a_route_says_so() {
+async fn only_configured_fields_are_compared() {
     let only = Bed::with(|protect| protect.fingerprint(Fields::only(["/amount", "/to/name"]).unwrap()));
     for (one, other, said) in [
         (r#"{"amount":5,"to":{"name":"b"},"sent":1}"#, r#"{"sent":2,"to":{"name":"b","x":0},"amount":5}"#, REPLAYED),
@@ -142,7 +142,7 @@ async fn only_chosen_fields_count_where_a_route_says_so() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_or_let_through_without_being_compared() {
+async fn body_above_the_limit_is_rejected_or_runs_uncompared() {
     let bed = Bed::with(|protect| protect.body_limit(1_000));
     for size in [999, 1_000] {
         assert_eq!(bed.second(("", ""), &vec![b'a'; size], &vec![b'b'; size]).await, REUSED, "{size}");

@@ -1,4 +1,4 @@
-//! A handler that has taken effect and then passes on an error that looks like one of an extractor or of the router.
+//! A handler that has taken effect and then returns an error that looks like one from an extractor or the router.
 
 use actix_web::error::{
     ContentTypeError, ErrorNotFound, InternalError, JsonPayloadError, ParseError, PathError, PayloadError,
@@ -40,7 +40,7 @@ async fn broken_upstream_response_is_charged_once() {
     }
 }
 
-/// An error that a handler can pass on, by its name.
+/// Returns the error with this name, as a handler could return it.
 fn error(name: &str) -> Error {
     let urlencoded = || serde::de::Error::custom("the other party's form cannot be read");
     let json = || serde_json::from_str::<u32>("the other party's JSON").unwrap_err();
@@ -71,7 +71,7 @@ fn error(name: &str) -> Error {
     }
 }
 
-/// Errors that functions and conversions of actix-web make for a handler as well.
+/// Errors that functions and conversions of actix-web can also return inside a handler.
 const AMBIGUOUS: [&str; 12] = [
     "payload",
     "payload overflow",
@@ -86,26 +86,26 @@ const AMBIGUOUS: [&str; 12] = [
     "form",
     "worded json",
 ];
-/// Errors that only an extractor makes, unless a handler names them.
+/// Errors that only an extractor returns, unless a handler builds them explicitly.
 const OF_EXTRACTORS: [&str; 6] = ["json", "json type", "json overflow", "form type", "form overflow", "path error"];
 
-/// A header that names the error to pass on.
+/// The request header that names the error to return.
 const ERROR: &str = "x-error";
 
-/// Takes effect, and then passes on the error that the request names.
+/// Takes effect, then returns the error that the request names.
 async fn fails(request: HttpRequest, ledger: web::Data<Ledger>) -> Result<HttpResponse, Error> {
     ledger.record(header(&request, ORDER).unwrap());
     Err(error(header(&request, ERROR).unwrap()))
 }
 
-/// A route whose handler passes on any error.
+/// Serves a route whose handler returns the requested error.
 fn failing(ledger: &Ledger, protect: Protect<KeyPolicy>) -> TestServer {
     serve(ledger, move |config| {
         config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(fails)));
     })
 }
 
-/// Sends each error's request twice, and says which of them ran twice.
+/// Sends the request for each error twice and returns the names of those that ran twice.
 async fn run_twice(served: &TestServer, ledger: &Ledger, names: impl IntoIterator<Item = &str>) -> Vec<String> {
     let mut twice = Vec::new();
     for name in names {
@@ -121,7 +121,7 @@ async fn run_twice(served: &TestServer, ledger: &Ledger, names: impl IntoIterato
 }
 
 #[tokio::test]
-async fn error_that_a_handler_can_pass_on_is_stored() {
+async fn error_returned_by_a_handler_is_stored() {
     let ledger = Ledger::new();
     let served = failing(&ledger, by_key(KeyRules::retryable()));
     assert_eq!(run_twice(&served, &ledger, AMBIGUOUS).await, [""; 0]);
@@ -183,9 +183,9 @@ async fn error_of_a_marked_handler_is_stored_whatever_its_type() {
     }
 }
 
-/// By the table these statuses say that nothing took effect. A handler that passes on another party's knows better.
+/// By default these statuses mean "not applied". A handler that forwards an upstream status can override that.
 #[tokio::test]
-async fn passed_on_refusal_that_the_handler_calls_unknown_does_not_run_again_at_most_once() {
+async fn upstream_rejection_marked_unknown_is_not_rerun_at_most_once() {
     for status in [401, 403, 425, 429] {
         let ledger = Ledger::new();
         let protect = by_key(KeyRules::at_most_once());

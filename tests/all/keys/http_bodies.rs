@@ -1,4 +1,4 @@
-//! Bodies in every wrapping of HTTP/1, and answers that have none.
+//! Bodies in every HTTP/1 framing, and responses without a body.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// Sends bytes, and gives all that comes back.
+/// Sends raw bytes and returns everything the server sends back.
 fn raw(url: &str, parts: &[&str]) -> String {
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -40,7 +40,7 @@ fn outcome(said: &str) -> String {
 }
 
 #[tokio::test]
-async fn one_body_in_every_wrapping_of_http_is_one_submission() {
+async fn body_is_equal_in_every_http_framing() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let url = served.url.clone();
@@ -78,7 +78,7 @@ async fn one_body_in_every_wrapping_of_http_is_one_submission() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_runs_nothing_and_leaves_its_key_free() {
+async fn truncated_body_runs_nothing_and_claims_no_key() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     for head in [
@@ -94,7 +94,7 @@ async fn a_body_that_breaks_off_runs_nothing_and_leaves_its_key_free() {
 }
 
 #[tokio::test]
-async fn an_answer_without_a_body_replays_without_one() {
+async fn response_without_body_replays_without_body() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
     let served = serve(&ledger, move |config: &mut ServiceConfig| {
@@ -110,7 +110,7 @@ async fn an_answer_without_a_body_replays_without_one() {
         for status in [200, 201, 204, 205, 304, 404, 410] {
             let ask = || {
                 let head = format!("Idempotency-Key: k-{status}\r\nX-Status: {status}\r\nContent-Length: 0\r\n");
-                // Two requests on one connection: a body too many would be taken for the second answer.
+                // Two requests on one connection: an extra body would be read as the second response.
                 let one = format!("POST /it HTTP/1.1\r\nHost: x\r\n{head}\r\n");
                 let last = format!("POST /it HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n");
                 raw(&url, &[&one, &last])
@@ -129,7 +129,7 @@ async fn an_answer_without_a_body_replays_without_one() {
 }
 
 #[tokio::test]
-async fn a_header_that_cannot_be_sent_is_never_sent() {
+async fn invalid_stored_header_is_never_sent() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules.clone()));
@@ -145,13 +145,13 @@ async fn a_header_that_cannot_be_sent_is_never_sent() {
 }
 
 #[tokio::test]
-async fn a_thousand_runs_that_were_released_leave_nothing_behind_and_nothing_to_wait_for() {
+async fn thousand_released_runs_leave_no_state() {
     let guard = Guard::new(Memory::new());
     let rules = KeyRules::retryable().lease(BRIEF).unwrap();
     let (policy, key) = (Policy::key(rules), Key::new("k").unwrap());
     let intent = Intent::new("pay", Subject::anonymous()).key(&key);
     for _ in 0..1_000 {
-        let Verdict::Run(pass) = guard.check(&policy, &intent).await.unwrap() else { panic!("the key is free") };
+        let Verdict::Run(pass) = guard.check(&policy, &intent).await.unwrap() else { panic!("a free key") };
         pass.release().await.unwrap();
     }
     assert_eq!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Absent);

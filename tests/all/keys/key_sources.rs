@@ -1,4 +1,4 @@
-//! A key names one submission: where it stands, who sends it, and what a second request under it is told.
+//! Sources of a key, its scope by subject and action, and the response to a second request under it.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn served(protect: Protect<KeyPolicy>) -> (TestServer, Ledger) {
     (serve_one(&ledger, protect), ledger)
 }
 
-/// What a request and its repetition are told; the second has the first one's answer if it is a replay.
+/// Sends a request and its duplicate. Asserts that a replay has the body of the first response.
 async fn twice(first: RequestBuilder, second: RequestBuilder) -> (Answer, Answer) {
     let (first, second) = (send(first).await, send(second).await);
     if second.outcome == "replayed" {
@@ -44,7 +44,7 @@ const TWO: [&str; 2] = ["200 executed", "200 executed"];
 const REUSED: [&str; 2] = ["200 executed", "422 key_reused"];
 
 #[tokio::test]
-async fn a_key_is_the_same_with_quotes_and_without() {
+async fn key_is_equal_with_and_without_quotes() {
     let (served, ledger) = served(by_key());
     let uuid = "8e03978e-40d5-43e8-bc93-6894a57f9324";
     let first = buy(&served.url, "/it", uuid, "a").await;
@@ -59,7 +59,7 @@ async fn a_key_is_the_same_with_quotes_and_without() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_missing_malformed_or_sent_twice_is_refused_and_nothing_runs() {
+async fn missing_malformed_or_repeated_key_is_rejected() {
     let (served, ledger) = served(by_key());
     let bare = || http().post(format!("{}/it", served.url));
     for (request, code) in [
@@ -82,7 +82,7 @@ async fn a_key_that_is_missing_malformed_or_sent_twice_is_refused_and_nothing_ru
 }
 
 #[tokio::test]
-async fn without_its_optional_key_a_request_runs_unprotected_and_with_one_once() {
+async fn optional_key_runs_unprotected_without_and_once_with_it() {
     let (served, ledger) = served(by_key().optional());
     for _ in 0..2 {
         let open = send(http().post(format!("{}/it", served.url)).header(ORDER, "open")).await;
@@ -91,12 +91,12 @@ async fn without_its_optional_key_a_request_runs_unprotected_and_with_one_once()
     let pair = twice(under(&served.url, "/it", "k", "kept"), under(&served.url, "/it", "k", "kept")).await;
     assert_eq!(said(&pair), REPLAY);
     let malformed = send(http().post(format!("{}/it", served.url)).header(KEY, "a b")).await;
-    assert_eq!(malformed.said(), "400 key_malformed", "what is there has to be a key");
+    assert_eq!(malformed.said(), "400 key_malformed", "a key that is present must be valid");
     assert_eq!(ledger.runs(), ["open", "open", "kept"]);
 }
 
 #[tokio::test]
-async fn a_key_is_found_under_the_name_that_the_callers_know() {
+async fn key_is_read_from_a_configured_header() {
     let (served, ledger) = served(by_key().from(KeyFrom::header("X-Request-Token").unwrap()));
     let post = |key: &str| http().post(format!("{}/it", served.url)).header("x-request-token", key);
     assert_eq!(said(&twice(post("a"), post("\"a\"")).await), REPLAY);
@@ -105,7 +105,7 @@ async fn a_key_is_found_under_the_name_that_the_callers_know() {
 }
 
 #[tokio::test]
-async fn a_key_is_found_in_the_path_and_in_the_query() {
+async fn key_is_read_from_path_and_query() {
     let ledger = Ledger::new();
     let served = serve_at(&ledger, "/orders/{order}/pay", by_key().action("pay").from(KeyFrom::path("order")));
     let pay = |order: &str| http().post(format!("{}/orders/{order}/pay", served.url));
@@ -127,7 +127,7 @@ async fn a_key_is_found_in_the_path_and_in_the_query() {
 }
 
 #[tokio::test]
-async fn a_key_is_found_in_a_field_of_the_body() {
+async fn key_is_read_from_a_body_field() {
     let (served, ledger) = served(by_key().from(KeyFrom::body("/order/id").unwrap()));
     let json =
         |body: &str| http().post(format!("{}/it", served.url)).header("content-type", JSON).body(body.to_owned());
@@ -162,7 +162,7 @@ async fn a_key_is_found_in_a_field_of_the_body() {
 }
 
 #[tokio::test]
-async fn a_key_may_be_made_of_several_parts_or_of_anything() {
+async fn key_may_combine_parts_or_come_from_a_function() {
     let parts = KeyFrom::parts([KeyFrom::body("/source").unwrap(), KeyFrom::body("/seq").unwrap()]);
     let (served, ledger) = served(by_key().from(parts));
     let send_message = |source: &str, seq: &str| {
@@ -191,18 +191,18 @@ async fn a_key_may_be_made_of_several_parts_or_of_anything() {
 }
 
 #[tokio::test]
-async fn a_run_in_progress_is_told_with_when_to_come_back_and_other_content_before_that() {
+async fn duplicate_in_flight_gets_retry_after_and_other_content_422() {
     let (served, ledger) = served(by_key());
     let slow = under(&served.url, "/it", "k", "slow").header(TAKES, 1_200).body("tea");
     let slow = tokio::spawn(send(slow));
-    until("it has begun", Duration::from_secs(5), || async { ledger.count("begun") == 1 }).await;
+    until("the handler runs", Duration::from_secs(5), || async { ledger.count("begun") == 1 }).await;
     let early = send(under(&served.url, "/it", "k", "early").body("tea")).await;
     assert_eq!((early.said().as_str(), &early.headers["retry-after"]), ("409 in_progress", &"1".parse().unwrap()));
     assert_eq!(early.problem().retry, onceward_api::Retry::Same);
     let other = send(under(&served.url, "/it", "k", "other").body("coffee")).await;
     assert_eq!(other.said(), "422 key_reused", "while the first still runs");
     assert!(!other.headers.contains_key("retry-after"));
-    until("it is asked to wait longer", Duration::from_secs(2), || async {
+    until("Retry-After grows", Duration::from_secs(2), || async {
         let late = send(under(&served.url, "/it", "k", "late").body("tea")).await;
         late.outcome == "in_progress" && late.headers["retry-after"] == "2"
     })
@@ -214,7 +214,7 @@ async fn a_run_in_progress_is_told_with_when_to_come_back_and_other_content_befo
 }
 
 #[tokio::test]
-async fn two_callers_with_the_same_key_and_body_are_two_and_share_no_byte() {
+async fn subjects_with_the_same_key_and_body_share_nothing() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let ask = |user: &str| under(shop.url(), "/keyed/mine", "the-same-key", user).header(USER, user).body("the same");
@@ -225,13 +225,13 @@ async fn two_callers_with_the_same_key_and_body_are_two_and_share_no_byte() {
         let own = if user == "alice" { &pair.0.body } else { &pair.1.body };
         assert_eq!((replay.said().as_str(), &replay.body), ("200 replayed", own));
     }
-    assert_eq!(send(under(shop.url(), "/keyed/mine", "the-same-key", "nobody")).await.said(), "401 unauthorized");
+    assert_eq!(send(under(shop.url(), "/keyed/mine", "the-same-key", "anonymous")).await.said(), "401 unauthorized");
     assert_eq!(shop.ledger.runs(), ["alice", "bob"]);
 
     let names: Vec<_> = redis.keys().into_iter().filter(|name| name.contains(":key:")).collect();
     let [one, other] = names.as_slice() else { panic!("two records: {names:?}") };
     let value = |name: &String| redis::cmd("GET").arg(name).query::<Vec<u8>>(&mut redis.connection()).unwrap();
-    // Version and kind, then run id, whether there is a fingerprint, and the fingerprint.
+    // Version and kind, then the run id, a flag for the fingerprint, and the fingerprint.
     let (one, other) = (value(one), value(other));
     assert_eq!((one[..2].to_vec(), one[18]), (other[..2].to_vec(), other[18]));
     assert_ne!(one[2..18], other[2..18], "run ids");
@@ -242,7 +242,7 @@ async fn two_callers_with_the_same_key_and_body_are_two_and_share_no_byte() {
 }
 
 #[tokio::test]
-async fn one_key_on_two_paths_is_two_submissions_and_under_one_named_action_a_reuse() {
+async fn key_is_scoped_to_its_path_or_named_action() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = serve(&ledger, onceward_tests::key_routes::routes(&guard));
     let pay = |kind: &str, order: &str| under(&served.url, &format!("/keyed/{kind}/{order}/pay"), "k", order).body("5");

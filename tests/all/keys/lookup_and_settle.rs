@@ -1,4 +1,4 @@
-//! What became of a submission, asked without running it, and settled by whoever knows.
+//! Looking up the outcome of a submission without running it, and settling an unknown outcome.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn look(url: &str, path: &str, key: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_look_tells_what_is_on_record_and_runs_nothing() {
+async fn lookup_returns_the_stored_outcome_and_runs_nothing() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     for path in ["/keyed/orders", "/keyed/held"] {
@@ -30,11 +30,12 @@ async fn a_look_tells_what_is_on_record_and_runs_nothing() {
         assert_eq!(absent.problem().retry, onceward_api::Retry::No);
 
         let slow = tokio::spawn(send(under(shop.url(), path, "k", path).header(TAKES, 300).body("tea")));
-        until("it has begun", LONG, || async { look(shop.url(), path, "k").await.said() == "409 in_progress" }).await;
+        until("the handler runs", LONG, || async { look(shop.url(), path, "k").await.said() == "409 in_progress" })
+            .await;
         assert!(look(shop.url(), path, "k").await.headers.contains_key("retry-after"));
         let first = slow.await.unwrap();
         let seen = look(shop.url(), path, "k").await;
-        assert_eq!((seen.said().as_str(), &seen.body), ("200 replayed", &first.body), "without the body it had");
+        assert_eq!((seen.said().as_str(), &seen.body), ("200 replayed", &first.body), "without the request body");
         assert_eq!(seen.headers["idempotent-replayed"], "true");
         assert_eq!(shop.ledger.count(path), 1);
 
@@ -49,7 +50,7 @@ async fn a_look_tells_what_is_on_record_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn a_look_without_a_key_runs_nothing_either() {
+async fn lookup_without_a_key_runs_nothing() {
     let shop = Shop::on(Memory::new());
     for path in ["/keyed/orders", "/keyed/optional"] {
         let request = http().post(format!("{}{path}", shop.url())).header(LOOK, "true").header(ORDER, "looked");
@@ -59,7 +60,7 @@ async fn a_look_without_a_key_runs_nothing_either() {
 }
 
 #[tokio::test]
-async fn look_header_that_says_false_runs_and_one_that_cannot_be_read_is_refused() {
+async fn look_header_false_runs_and_an_invalid_one_is_rejected() {
     let shop = Shop::on(Memory::new());
     for path in ["/keyed/orders", "/keyed/optional", "/keyed/held"] {
         let ask = |key: &str, look: &str| send(under(shop.url(), path, key, path).header(LOOK, look));
@@ -68,7 +69,7 @@ async fn look_header_that_says_false_runs_and_one_that_cannot_be_read_is_refused
             assert_eq!(refused.said(), "400 bad_request", "{look}");
             assert!(refused.problem().detail.contains("Onceward-Look"), "{refused:?}");
         }
-        assert_eq!(shop.ledger.count(path), 0, "neither looked nor run");
+        assert_eq!(shop.ledger.count(path), 0, "neither a lookup nor a run");
         assert_eq!(ask("k", "true").await.said(), "404 not_found");
         assert_eq!(ask("k", "false").await.said(), "200 executed");
         assert_eq!(ask("k", "false").await.said(), "200 replayed");
@@ -78,11 +79,11 @@ async fn look_header_that_says_false_runs_and_one_that_cannot_be_read_is_refused
     let token = token(shop.url()).await;
     let ask = |look: &str| send(submit(shop.url(), "/orders", &token, "token").header(LOOK, look));
     assert_eq!(ask("perhaps").await.said(), "400 bad_request");
-    assert_eq!(ask("false").await.said(), "200 executed", "the token was not used up by it");
+    assert_eq!(ask("false").await.said(), "200 executed", "the rejected request did not use the token");
     assert_eq!(shop.ledger.count("token"), 1);
 }
 
-/// A route that is held, what it is asked for, and the guard of it.
+/// An at-most-once route, its intent, and its guard.
 struct HeldRoute {
     guard: Guard,
     served: TestServer,
@@ -121,7 +122,7 @@ fn refused(settled: &Settled) -> Option<Code> {
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
+async fn unknown_outcome_is_settled_as_applied() {
     let held = HeldRoute::new();
     assert_eq!(held.seen().await, RecordState::Absent);
     assert_eq!(refused(&held.settle(Effect::Applied, None).await), Some(Code::NotFound));
@@ -138,13 +139,13 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_happened() {
     assert_eq!((replay.said().as_str(), &replay.body[..]), ("201 replayed", &b"it was booked"[..]));
     assert_eq!(replay.headers["location"], "/bookings/1");
     let other = send(under(&held.served.url, "/it", "k", "a").body("something else")).await;
-    assert_eq!(other.said(), "422 key_reused", "it is still known what was asked");
+    assert_eq!(other.said(), "422 key_reused", "the fingerprint is still stored");
     assert_eq!(refused(&held.settle(Effect::NotApplied, None).await), Some(Code::ClaimLost), "too late");
     assert_eq!(held.ledger.runs().len(), 1);
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_did_not_happen() {
+async fn unknown_outcome_is_settled_as_not_applied() {
     let held = HeldRoute::new();
     assert_eq!(held.buy(504).await, "504 unknown");
     for _ in 0..2 {
@@ -156,11 +157,11 @@ async fn an_unknown_outcome_is_settled_by_whoever_knows_that_it_did_not_happen()
 }
 
 #[tokio::test]
-async fn a_run_that_is_alive_is_settled_by_nobody_else() {
+async fn live_run_cannot_be_settled_by_others() {
     let held = HeldRoute::new();
     let slow = tokio::spawn(send(under(&held.served.url, "/it", "k", "a").header(TAKES, 1_000)));
-    until("it has begun", LONG, || async { held.ledger.count("begun") == 1 }).await;
-    // For longer than its lease, which is renewed meanwhile.
+    until("the handler runs", LONG, || async { held.ledger.count("begun") == 1 }).await;
+    // Longer than the lease, which is renewed meanwhile.
     while !slow.is_finished() {
         let resolved = [held.settle(Effect::Applied, None).await, held.settle(Effect::NotApplied, None).await];
         if matches!(held.seen().await, RecordState::Running(_)) {
@@ -173,7 +174,7 @@ async fn a_run_that_is_alive_is_settled_by_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_reply_that_cannot_be_written_down_leaves_no_record_that_nobody_can_read() {
+async fn unstorable_reply_leaves_a_readable_record() {
     for reply in
         [Reply::new(200, "x").header("x-long", vec![b'x'; 70_000]), Reply::new(200, vec![b'x'; 2 * 1024 * 1024])]
     {

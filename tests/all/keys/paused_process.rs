@@ -1,5 +1,5 @@
-//! A process that is paused for longer than its lease in the middle of a run, as with SIGSTOP or in a virtual machine that is moved: it
-//! renews nothing, and goes on afterwards as if nothing had happened.
+//! A process that is paused during a run for longer than its lease, as with SIGSTOP or a live migration of a virtual machine. It renews
+//! nothing while paused, and then continues the run.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(30);
-/// A moment between two tries.
+/// Pause between two attempts.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// What the other process was told while the first was paused, what the first answered afterwards, and how many effects there are.
+/// Returns the responses of the other process during the pause, the response of the paused process, and the number of effects.
 async fn paused(path: &str, takes: Duration) -> (Vec<String>, String, usize) {
     let pair = Pair::start(PEER, "onceward").await;
     let first = tokio::spawn(send(under(pair.one(), path, "k", "effect").header(TAKES, takes.as_millis() as u64)));
@@ -34,14 +34,14 @@ async fn paused(path: &str, takes: Duration) -> (Vec<String>, String, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn process_that_was_paused_for_longer_than_its_lease_may_be_overtaken_and_says_so() {
+async fn paused_process_beyond_its_lease_may_be_overtaken() {
     let (told, first, effects) = paused("/keyed/orders", LEASE * 4).await;
     assert!(told.contains(&"200 executed".to_owned()), "the key is free after the lease: {told:?}");
     assert_eq!((first.as_str(), effects), ("200 unprotected", 2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn process_that_was_paused_at_most_once_is_not_overtaken() {
+async fn paused_at_most_once_process_is_not_overtaken() {
     let (told, first, effects) = paused("/keyed/held", LEASE * 4).await;
     assert!(told.contains(&"409 outcome_unknown".to_owned()), "{told:?}");
     assert!(told.iter().all(|said| said.starts_with("409 ") || said.starts_with("503 ")), "{told:?}");

@@ -1,4 +1,4 @@
-//! Many submissions under one key at the same moment: one runs, and all of them are told the same.
+//! Concurrent submissions under one key: one runs, and all receive the same response.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::tokens::races::tokens;
 
 const RACERS: usize = 16;
 
-/// Races for a number of keys on each of these paths.
+/// Races for this number of keys on each path.
 async fn race(urls: &[&str], ledger: &Ledger, keys: usize) {
     let client = http();
     for (number, path) in (0..keys).flat_map(|number| ["/keyed/orders", "/keyed/held"].map(|path| (number, path))) {
@@ -23,7 +23,7 @@ async fn race(urls: &[&str], ledger: &Ledger, keys: usize) {
         for racer in 0..RACERS {
             let request = client.post(format!("{}{path}", urls[racer % urls.len()])).header(KEY, &name);
             let request = request.header(ORDER, &name);
-            racers.spawn(async move { Answer::of(request.send().await.expect("an answer")).await });
+            racers.spawn(async move { Answer::of(request.send().await.expect("a response")).await });
         }
         let answers = racers.join_all().await;
         let told = |outcome: &str| answers.iter().filter(|answer| answer.outcome == outcome).count();
@@ -41,7 +41,7 @@ async fn two_processes_on_one_redis_run_each_key_once() {
     let keys = tokens(40);
     let pair = Pair::start(PEER, "onceward").await;
     race(&[pair.one(), pair.other()], &pair.ledger, keys).await;
-    println!("{keys} keys, {RACERS} racers each, with hold and without, two processes on one Redis: one effect each");
+    println!("{keys} keys, {RACERS} racers each, both policies, two processes on one Redis: one effect each");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,5 +49,5 @@ async fn one_process_on_memory_runs_each_key_once() {
     let (keys, ledger) = (tokens(40), Ledger::new());
     let peer = Peer::start(PEER, "onceward", "memory:", &ledger);
     race(&[&peer.url], &ledger, keys).await;
-    println!("{keys} keys, {RACERS} racers each, with hold and without, on memory: one effect each");
+    println!("{keys} keys, {RACERS} racers each, both policies, on memory: one effect each");
 }

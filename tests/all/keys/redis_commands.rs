@@ -1,4 +1,4 @@
-//! What a submission under a key asks of Redis.
+//! Redis commands of a submission under a key.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// Both scripts are known to the server already, as they are from the second request on.
+    /// Starts a shop whose scripts Redis has already loaded, as from the second request on.
     async fn warm() -> Self {
         let redis = RedisServer::start();
         let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
@@ -26,12 +26,12 @@ impl Bed {
         Self { redis, shop }
     }
 
-    /// No key is without an expiry, and each has the form of the contract.
+    /// Asserts that every key expires and has the documented form.
     fn all_expire(&self) {
         for name in self.redis.keys() {
             let life = self.redis.ask::<i64>(&format!("PTTL {name}"));
-            // -2: it has expired since.
-            assert!(life >= 0 || life == -2, "{name} lives {life}");
+            // -2: the key has expired since.
+            assert!(life >= 0 || life == -2, "{name} has a TTL of {life}");
             let digest = name.strip_prefix("onceward:").and_then(|name| name.split_once(':')).map(|(_, digest)| digest);
             assert_eq!(digest.map(str::len), Some(43), "{name}");
         }
@@ -44,7 +44,7 @@ fn sent(monitor: &Monitor) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_first_run_is_two_commands_a_replay_one_and_a_run_that_is_held_three() {
+async fn first_run_is_two_commands_and_a_replay_one() {
     let bed = Bed::warm().await;
     let url = bed.shop.url();
     let CompareCommands { swap, remove } = bed.redis.compare_commands();
@@ -67,7 +67,7 @@ async fn a_first_run_is_two_commands_a_replay_one_and_a_run_that_is_held_three()
 }
 
 #[tokio::test]
-async fn what_cannot_run_asks_nothing_and_whoever_looks_asks_once() {
+async fn rejected_request_sends_no_command_and_a_lookup_one() {
     let bed = Bed::warm().await;
     let url = bed.shop.url();
     let monitor = bed.redis.monitor();
@@ -89,13 +89,13 @@ async fn what_cannot_run_asks_nothing_and_whoever_looks_asks_once() {
 }
 
 #[tokio::test]
-async fn no_key_is_ever_without_an_expiry_and_none_shows_what_was_sent() {
+async fn every_redis_key_expires_and_hides_its_content() {
     let bed = Bed::warm().await;
     let url = bed.shop.url();
     let monitor = bed.redis.monitor();
     for (at, path) in ["/keyed/orders", "/keyed/held", "/keyed/brief"].into_iter().enumerate() {
         let slow = tokio::spawn(send(under(url, path, "raw-key-1", "slow").header(TAKES, 700).body("what was said")));
-        until("it has begun", Duration::from_secs(5), || async { bed.shop.ledger.count("begun") == at + 1 }).await;
+        until("the handler runs", Duration::from_secs(5), || async { bed.shop.ledger.count("begun") == at + 1 }).await;
         assert_eq!(send(under(url, path, "raw-key-1", "").body("what was said")).await.outcome, "in_progress");
         while !slow.is_finished() {
             bed.all_expire();

@@ -1,4 +1,4 @@
-//! A Redis that freezes, dies, forgets or loses what it says, in the middle of a run under a key.
+//! Redis freezes, crashes, loses data or loses replies during a run under a key.
 
 use std::time::Duration;
 
@@ -19,23 +19,23 @@ use tokio::time::{Instant, sleep};
 use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(10);
-/// A moment between two tries.
+/// Pause between two attempts.
 const MOMENT: Duration = Duration::from_millis(30);
-/// How long a client waits that was told so by a store that is away.
+/// Time that `Retry-After` asks a client to wait while the store is unavailable.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// What is said of a store that does not answer, with when to come back.
+/// Response and `Retry-After` while the store does not answer.
 const UNAVAILABLE: (&str, &str) = ("503 store_unavailable", "1");
-/// Who tries again while a Redis is frozen.
+/// Retries of a client while Redis is frozen.
 #[derive(Clone, Copy, PartialEq)]
 enum Retries {
-    Nobody,
-    /// Once, and then not before it was told to.
+    Never,
+    /// One retry, then only as `Retry-After` allows.
     Polite,
-    /// All the time.
+    /// Constant retries.
     Storm,
 }
 
-/// A Redis is frozen for longer than the lease while a handler runs.
+/// Freezes Redis for longer than the lease while a handler runs.
 async fn frozen(path: &str, retries: Retries) {
     let pair = Pair::start(PEER, "onceward").await;
     assert_eq!(buy(pair.other(), path, "warm", "warm").await.status, 200);
@@ -61,7 +61,7 @@ async fn frozen(path: &str, retries: Retries) {
     while !first.is_finished() {
         let said = buy(pair.other(), path, "k", "effect").await.said();
         let is_harmless = said.starts_with("503 ") || said.starts_with("409 ") || said == "200 replayed";
-        assert!(is_harmless, "beside a run that is alive: {said}");
+        assert!(is_harmless, "beside a live run: {said}");
         sleep(MOMENT).await;
     }
     let first: Answer = first.await.unwrap();
@@ -72,23 +72,23 @@ async fn frozen(path: &str, retries: Retries) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_was_frozen_for_longer_than_the_lease_leaves_one_effect() {
-    tokio::join!(frozen("/keyed/orders", Retries::Nobody), frozen("/keyed/held", Retries::Nobody));
+async fn redis_frozen_beyond_the_lease_leaves_one_effect() {
+    tokio::join!(frozen("/keyed/orders", Retries::Never), frozen("/keyed/held", Retries::Never));
 }
 
-/// The retry's own claim is written when the Redis thaws, although nobody waits for it any more: it is taken back, and must not
-/// have cost the run that is alive its own.
+/// Redis executes the retry's claim when it thaws, although that request has timed out. The claim is removed again, and must not
+/// displace the claim of the run in flight.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_was_frozen_leaves_one_effect_although_somebody_tried_again_meanwhile() {
+async fn frozen_redis_with_one_retry_leaves_one_effect() {
     tokio::join!(frozen("/keyed/orders", Retries::Polite), frozen("/keyed/held", Retries::Polite));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_was_frozen_leaves_one_effect_at_most_once_however_often_somebody_tries_again() {
+async fn frozen_redis_at_most_once_survives_constant_retries() {
     frozen("/keyed/held", Retries::Storm).await;
 }
 
-/// It happened, and cannot be written down: the answer is sent, marked, and later it is on record.
+/// The handler took effect and its response cannot be stored: it is sent, marked as unprotected, and stored later.
 async fn completes_late(path: &str, end: impl AsyncFnOnce(&mut Pair)) {
     let mut pair = Pair::start(PEER, "onceward").await;
     assert_eq!(buy(pair.one(), path, "warm", "warm").await.status, 200);
@@ -99,32 +99,32 @@ async fn completes_late(path: &str, end: impl AsyncFnOnce(&mut Pair)) {
     assert_eq!(first.said(), "200 unprotected", "{path}");
     end(&mut pair).await;
     let look = async || send(under(pair.other(), path, "k", "").header(LOOK, "true")).await;
-    until("it is on record", LEASE * 5, || async { look().await.body == first.body }).await;
+    until("it is stored", LEASE * 5, || async { look().await.body == first.body }).await;
     let replay = buy(pair.other(), path, "k", "effect").await;
     assert_eq!((replay.said().as_str(), replay.body), ("200 replayed", first.body));
     assert_eq!(pair.ledger.count("effect"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_could_not_be_written_down_is_on_record_once_the_store_is_back() {
+async fn unsaved_response_is_stored_once_redis_recovers() {
     for path in ["/keyed/orders", "/keyed/held"] {
         let at_once = completes_late(path, async |pair: &mut Pair| pair.redis.thaw());
         let late = completes_late(path, async |pair: &mut Pair| {
             outlast(LEASE).await;
             pair.redis.thaw();
         });
-        // One that has lost everything is told again.
-        let anew = completes_late(path, async |pair: &mut Pair| {
+        // A store that has lost its data receives the record again.
+        let emptied = completes_late(path, async |pair: &mut Pair| {
             pair.redis.kill();
             pair.redis.restart();
         });
-        tokio::join!(at_once, late, anew);
+        tokio::join!(at_once, late, emptied);
     }
 }
 
-/// The same with a retry that nobody waits for any more when it is written.
+/// The same with a retry whose claim is executed after its request has timed out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_could_not_be_written_down_is_on_record_although_somebody_tried_again_meanwhile() {
+async fn unsaved_response_is_stored_despite_a_concurrent_retry() {
     for path in ["/keyed/orders", "/keyed/held"] {
         completes_late(path, async |pair: &mut Pair| {
             let retry = buy(pair.other(), path, "k", "effect").await;
@@ -137,7 +137,7 @@ async fn what_could_not_be_written_down_is_on_record_although_somebody_tried_aga
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
+async fn claim_with_a_lost_reply_is_removed_and_a_retry_runs() {
     for fate in [TcpFault::LoseRequest, TcpFault::LoseAnswer, TcpFault::SwallowAnswer] {
         let commands = [("/keyed/orders", "insert"), ("/keyed/held", "insert"), ("/keyed/held", "swap")];
         join_all(commands.map(async |(path, command)| {
@@ -153,7 +153,7 @@ async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
                 said == "200 executed"
             })
             .await;
-            // Long enough for whatever is still taken back: it is not the retry's.
+            // Long enough for pending removals: none removes the retry's claim.
             outlast(LEASE).await;
             assert_eq!(buy(pair.one(), path, "k", "effect").await.said(), "200 replayed", "{command} {fate:?}");
             assert_eq!((pair.ledger.count("lost"), pair.ledger.count("effect")), (0, 1));
@@ -162,33 +162,33 @@ async fn a_claim_that_nobody_knows_of_is_taken_back_and_a_retry_runs() {
     }
 }
 
-/// A reply may be kept for a shorter time than a lease lasts. A run that is alive is alive all the same.
+/// Replies may be retained for less than a lease. A live run keeps its claim nevertheless.
 #[tokio::test]
-async fn at_most_once_a_run_that_is_alive_keeps_its_claim_however_briefly_replies_are_kept() {
+async fn at_most_once_claim_outlives_a_short_retention() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     let rules = KeyRules::at_most_once().lease(LEASE * 3).unwrap().retain(Duration::from_millis(300));
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
     let slow = tokio::spawn(send(under(&served.url, "/it", "k", "effect").header(TAKES, 1_000)));
-    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+    until("the handler runs", LONG, || async { ledger.count("begun") == 1 }).await;
     while !slow.is_finished() {
         let said = buy(&served.url, "/it", "k", "effect").await.said();
-        assert!(["409 in_progress", "200 replayed"].contains(&said.as_str()), "beside a run that is alive: {said}");
+        assert!(["409 in_progress", "200 replayed"].contains(&said.as_str()), "beside a live run: {said}");
         sleep(MOMENT).await;
     }
     assert_eq!((slow.await.unwrap().said().as_str(), ledger.count("effect")), ("200 executed", 1));
 }
 
-/// The store has lost everything while a handler ran, and the handler cannot tell how it ended.
+/// The store loses its data while a handler runs, and the handler reports an unknown outcome.
 #[tokio::test]
-async fn at_most_once_an_unknown_end_is_on_record_although_the_store_has_lost_the_claim() {
+async fn at_most_once_unknown_outcome_is_stored_without_its_claim() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     let rules = KeyRules::at_most_once().lease(LEASE * 3).unwrap();
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
     let slow = send(under(&served.url, "/it", "k", "effect").header(TAKES, 200).header(STATUS, 504));
     let slow = tokio::spawn(slow);
-    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+    until("the handler runs", LONG, || async { ledger.count("begun") == 1 }).await;
     redis.ask::<()>("FLUSHALL");
     assert_eq!(slow.await.unwrap().said(), "504 unknown");
     assert_eq!(buy(&served.url, "/it", "k", "effect").await.said(), "409 outcome_unknown");
@@ -196,7 +196,7 @@ async fn at_most_once_an_unknown_end_is_on_record_although_the_store_has_lost_th
 }
 
 #[tokio::test]
-async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_there_is_room() {
+async fn full_redis_rejects_new_runs_and_stores_finished_ones_later() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     let served =
@@ -205,7 +205,7 @@ async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_th
         tokio::spawn(send(under(&served.url, "/it", key, key).header(TAKES, 200).header(STATUS, status)))
     };
     let (happened, not) = (begin("happened", 200), begin("not", 503));
-    until("both have begun", LONG, || async { ledger.count("begun") == 2 }).await;
+    until("both handlers have started", LONG, || async { ledger.count("begun") == 2 }).await;
     redis.ask::<()>("CONFIG SET maxmemory 1");
     assert_eq!(buy(&served.url, "/it", "new", "new").await.said(), "503 store_unavailable");
     let happened = happened.await.unwrap();
@@ -214,14 +214,14 @@ async fn a_full_redis_refuses_what_is_new_and_what_happened_is_on_record_once_th
     outlast(LEASE).await;
     redis.ask::<()>("CONFIG SET maxmemory 0");
     let look = async || send(under(&served.url, "/it", "happened", "").header(LOOK, "true")).await;
-    until("it is on record", LEASE, || async { look().await.body == happened.body }).await;
+    until("it is stored", LEASE, || async { look().await.body == happened.body }).await;
     assert_eq!(buy(&served.url, "/it", "happened", "happened").await.said(), "200 replayed");
     assert_eq!(buy(&served.url, "/it", "not", "not").await.said(), "200 executed");
     assert_eq!((ledger.count("happened"), ledger.count("not"), ledger.count("new")), (1, 2, 0));
 }
 
 #[tokio::test]
-async fn a_run_that_outlasts_its_ceiling_is_taken_for_lost() {
+async fn run_beyond_its_ceiling_counts_as_lost() {
     let ledger = Ledger::new();
     for (rules, expected) in
         [(KeyRules::retryable(), "200 executed"), (KeyRules::at_most_once(), "409 outcome_unknown")]
@@ -231,8 +231,8 @@ async fn a_run_that_outlasts_its_ceiling_is_taken_for_lost() {
         let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules));
         let slow = tokio::spawn(send(under(&served.url, "/it", "k", "slow").header(TAKES, 2_000)));
         let begun = ledger.count("begun");
-        until("it has begun", LONG, || async { ledger.count("begun") > begun }).await;
-        until("it is taken for lost", Duration::from_millis(1_900), || async {
+        until("the handler runs", LONG, || async { ledger.count("begun") > begun }).await;
+        until("the run counts as lost", Duration::from_millis(1_900), || async {
             let said = buy(&served.url, "/it", "k", "other").await.said();
             assert!(["409 in_progress", expected].contains(&said.as_str()), "{said}");
             said == expected

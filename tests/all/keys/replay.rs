@@ -1,4 +1,4 @@
-//! The first answer again: what of it is kept, for how long, and what is said where it was not kept.
+//! Replay of the first response: its stored headers, its retention, and the rejection if it was not stored.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn by_key(rules: KeyRules) -> Protect<KeyPolicy> {
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)
 }
 
-/// Headers that are kept, kept if asked for, and never kept.
+/// Headers that are stored by default, stored if configured, and never stored.
 const KEPT: [(&str, &str); 12] = [
     ("cache-control", "private"),
     ("cache-control", "max-age=5"),
@@ -56,7 +56,7 @@ fn values<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test]
-async fn a_replay_has_the_headers_that_describe_its_body_and_nobody_s_login() {
+async fn replay_has_content_headers_and_no_credentials() {
     let ledger = Ledger::new();
     let mut protect = by_key(KeyRules::retryable()).keep_header(HeaderName::from_static("x-request-cost"));
     for name in ["set-cookie", "authorization", "date", "onceward-anything", "www-authenticate"] {
@@ -75,7 +75,7 @@ async fn a_replay_has_the_headers_that_describe_its_body_and_nobody_s_login() {
         config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(handler)));
     });
     let first = buy(&served.url, "/it", "k", "").await;
-    assert_eq!(values(&first, "set-cookie"), ["session=1", "other=2"], "the first answer is sent as it is");
+    assert_eq!(values(&first, "set-cookie"), ["session=1", "other=2"], "the first response is sent unchanged");
     for _ in 0..2 {
         let replay = buy(&served.url, "/it", "k", "").await;
         assert_eq!((replay.said().as_str(), &replay.body[..]), ("201 replayed", &b"a receipt"[..]));
@@ -95,7 +95,7 @@ async fn a_replay_has_the_headers_that_describe_its_body_and_nobody_s_login() {
 }
 
 #[tokio::test]
-async fn a_replay_of_an_answer_that_says_nothing_of_caches_is_not_cached() {
+async fn replay_without_cache_control_is_not_cached() {
     let ledger = Ledger::new();
     let served = serve_one(&ledger, by_key(KeyRules::retryable()));
     let first = buy(&served.url, "/it", "k", "").await;
@@ -105,7 +105,7 @@ async fn a_replay_of_an_answer_that_says_nothing_of_caches_is_not_cached() {
     assert_eq!(values(&replay, "location"), values(&first, "location"));
 }
 
-/// A server that compresses, outside of its guard or inside.
+/// Serves a route that compresses outside or inside its guard.
 fn compressing(ledger: &Ledger, is_outside: bool) -> TestServer {
     let (ledger, protect) = (web::Data::new(ledger.clone()), by_key(KeyRules::retryable()));
     TestServer::run(move |listener| {
@@ -129,7 +129,7 @@ fn compressing(ledger: &Ledger, is_outside: bool) -> TestServer {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_compressed_on_its_way_out_replays_in_whatever_the_client_reads() {
+async fn compression_outside_the_guard_follows_each_client() {
     let ledger = Ledger::new();
     let served = compressing(&ledger, true);
     let plain = "tea ".repeat(2_000);
@@ -153,7 +153,7 @@ async fn an_answer_that_was_compressed_on_its_way_out_replays_in_whatever_the_cl
 }
 
 #[tokio::test]
-async fn an_answer_that_is_compressed_inside_of_the_guard_never_runs_again_either() {
+async fn compression_inside_the_guard_never_runs_twice() {
     let ledger = Ledger::new();
     let served = compressing(&ledger, false);
     for (encoding, second) in [("gzip", "409 reply_not_kept"), ("identity", "200 replayed")] {
@@ -166,7 +166,7 @@ async fn an_answer_that_is_compressed_inside_of_the_guard_never_runs_again_eithe
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_or_streamed_is_not_kept_and_nothing_runs_again() {
+async fn oversized_or_streamed_response_is_not_stored_or_rerun() {
     let ledger = Ledger::new();
     let (protect, small) = (by_key(KeyRules::retryable()), by_key(KeyRules::retryable().reply_limit(1_000)));
     let served = serve(&ledger, move |config| {
@@ -206,7 +206,7 @@ async fn an_answer_that_is_too_large_or_streamed_is_not_kept_and_nothing_runs_ag
 }
 
 #[tokio::test]
-async fn after_its_time_a_key_runs_again() {
+async fn expired_key_runs_again() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());
     let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
@@ -220,7 +220,7 @@ async fn after_its_time_a_key_runs_again() {
 }
 
 #[tokio::test]
-async fn after_its_time_a_key_runs_again_on_redis() {
+async fn expired_key_runs_again_on_redis() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
@@ -233,13 +233,13 @@ async fn after_its_time_a_key_runs_again_on_redis() {
     assert_eq!(ledger.runs().len(), 4);
 }
 
-/// An action that no other server has.
+/// Returns an action name that no other server uses.
 fn served_name() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
 #[tokio::test]
-async fn a_record_of_another_version_is_never_run_over() {
+async fn record_of_another_version_is_never_overwritten() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
@@ -250,7 +250,7 @@ async fn a_record_of_another_version_is_never_run_over() {
         let refused = buy(&served.url, "/it", "k", "a").await;
         assert_eq!(refused.said(), "503 store_unavailable", "{strange:?}");
         assert_eq!(refused.headers["retry-after"], "1");
-        assert_eq!(redis.ask::<String>(&format!("GET {name}")), strange, "it is left as it was");
+        assert_eq!(redis.ask::<String>(&format!("GET {name}")), strange, "the record is unchanged");
     }
     assert_eq!(ledger.runs().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! A duplicate of a run whose response was not stored: told that it was carried out, and the true reason why there is no response.
+//! A duplicate of a run without a stored response is told that the run was carried out, and why there is no response.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -28,15 +28,15 @@ use serde_json::{Value, json};
 use sqlx::SqlitePool;
 
 const MINUTE: Duration = Duration::from_secs(60);
-const LARGE: &str = "larger than is stored";
+const LARGE: &str = "too large to store";
 const STREAMED: &str = "streamed";
 const COMPRESSED: &str = "compressed";
-const BROKEN: &str = "broke off";
+const BROKEN: &str = "failed while it was read";
 const NOT_GIVEN: &str = "completed without a response";
-const SETTLED: &str = "settled afterwards, without a response";
-const UNWRITABLE: &str = "could not be written as JSON";
+const SETTLED: &str = "settled later, without a response";
+const UNWRITABLE: &str = "could not be serialized as JSON";
 
-/// A body that says how long it is, and breaks off.
+/// A body that declares its length and then fails.
 struct BrokenBody;
 
 impl MessageBody for BrokenBody {
@@ -64,7 +64,7 @@ async fn answer(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse
     }
 }
 
-/// Routes that go by a key and by a remembered token, with a compression inside of the guard.
+/// Serves routes with a key and with a remembered token, with compression inside the guard.
 fn served(guard: &Guard, ledger: &Ledger) -> TestServer {
     let guard = guard.clone();
     serve(ledger, move |config| {
@@ -80,12 +80,12 @@ fn served(guard: &Guard, ledger: &Ledger) -> TestServer {
     })
 }
 
-/// What a duplicate was told, having been told that it was carried out.
+/// Returns the detail of a rejection after asserting that it says so first.
 #[track_caller]
 fn reason(answer: &Answer) -> String {
     assert_eq!(answer.said(), "409 reply_not_kept");
     let problem = answer.problem();
-    assert!(problem.detail.starts_with("This submission was carried out before"), "{}", problem.detail);
+    assert!(problem.detail.starts_with("It was carried out; no response was stored. "), "{}", problem.detail);
     problem.detail
 }
 
@@ -97,7 +97,7 @@ fn assert_says_only(detail: &str, true_one: &str) {
 }
 
 #[tokio::test]
-async fn duplicate_of_a_response_that_was_not_stored_gets_the_true_reason() {
+async fn duplicate_without_stored_response_gets_the_true_reason() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = served(&guard, &ledger);
     for (kind, true_one) in
@@ -126,7 +126,7 @@ async fn duplicate_of_a_response_that_was_not_stored_gets_the_true_reason() {
 }
 
 #[tokio::test]
-async fn true_reason_is_given_where_no_response_is_stored_at_all() {
+async fn true_reason_is_given_with_storing_disabled() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().reply_limit(0));
     let served = serve(&ledger, move |config| {
@@ -145,7 +145,7 @@ fn intent<'a>(key: &'a Key) -> Intent<'a> {
 }
 
 #[tokio::test]
-async fn duplicate_of_a_run_that_was_settled_or_completed_without_a_response_gets_the_true_reason() {
+async fn duplicate_of_a_run_without_response_gets_the_true_reason() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = served(&guard, &ledger);
     let policy = Policy::key(KeyRules::at_most_once());
@@ -166,7 +166,7 @@ async fn duplicate_of_a_run_that_was_settled_or_completed_without_a_response_get
     assert_eq!(ledger.runs().len(), 0);
 }
 
-/// Of a service, with what its command line settles.
+/// Claims over the service, with one outcome settled by its command line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backend_that_claims_gets_the_true_reason() {
     let redis = RedisServer::start();
@@ -185,7 +185,7 @@ async fn backend_that_claims_gets_the_true_reason() {
     }
     pass("settled").await;
     let is_unknown = || async { claim("settled").await.said() == "409 outcome_unknown" };
-    until("its lease is over", Duration::from_secs(10), is_unknown).await;
+    until("its lease has expired", Duration::from_secs(10), is_unknown).await;
     let key =
         ["--key", "settled", "--action", "pay", "--subject", "alice", "--store-timeout", "5s", "--store", &redis.url()];
     let (code, text) = said(&run(&[&["key", "settle", "--applied"], &key[..]].concat()));
@@ -195,7 +195,7 @@ async fn backend_that_claims_gets_the_true_reason() {
     assert!(look["says"].as_str().unwrap().contains(SETTLED), "{look:#}");
 }
 
-/// What a rejection tells, having told that it was carried out.
+/// Returns the detail of a rejected run.
 #[track_caller]
 fn refused<T: std::fmt::Debug, E: std::fmt::Debug>(ended: Result<T, RunError<E>>) -> String {
     let Err(RunError::Rejected(rejection)) = ended else { panic!("{ended:?}") };
@@ -213,7 +213,7 @@ async fn function_whose_value_was_not_stored_gets_the_true_reason() {
     let guard = Guard::new(Memory::new());
     let small = Policy::key(KeyRules::retryable().reply_limit(10));
     let [strange, large] = ["strange", "large"].map(|name| Key::new(name).unwrap());
-    // A map whose key is no text is nothing that JSON has.
+    // JSON cannot encode a map whose keys are not strings.
     let value = || vec![HashMap::from([(vec![1u8], 2u8)])];
     let odd = || async move { Ok::<_, std::io::Error>(value()) };
     guard.run(&small, &intent(&strange), odd).await.unwrap();
@@ -245,11 +245,11 @@ async fn transaction_whose_value_was_not_stored_gets_the_true_reason() {
     assert_says_only(&refused(guard.transact(&pool, &rules, &intent(&strange), odd).await), UNWRITABLE);
 }
 
-/// A record of a version that did not write the reason down says none.
+/// Records of versions that stored no reason give none.
 #[tokio::test]
-async fn page_that_explains_the_code_claims_no_reason() {
+async fn page_for_the_code_names_no_reason() {
     let service = OncewardServer::start(&[]);
     let page = send(http().get(format!("{}/problems/reply_not_kept", service.url))).await;
     let page = String::from_utf8(page.body.to_vec()).unwrap();
-    assert!(page.contains("was carried out before") && !page.contains("too large"), "{page}");
+    assert!(page.contains("It was carried out; no response was stored") && !page.contains("too large"), "{page}");
 }

@@ -1,4 +1,4 @@
-//! Keys that stand where they cannot be read, or not in one way only: they are refused, and never taken for no key or for another one.
+//! Keys that cannot be read or are ambiguous: they are rejected, and never treated as absent or as another key.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 pub(crate) const GZIPPED: &[u8] =
     &[31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 171, 86, 42, 78, 45, 84, 178, 50, 175, 5, 0, 235, 27, 211, 243, 9, 0, 0, 0];
 
-/// actix-web decompresses what `Json` reads.
+/// actix-web decompresses the body before `Json` reads it.
 async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
     ledger.record(&message["seq"].to_string());
     HttpResponse::Created().finish()
@@ -29,7 +29,7 @@ fn messages<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> TestServer {
 }
 
 #[tokio::test]
-async fn key_in_a_compressed_body_is_refused_and_never_taken_for_none() {
+async fn key_in_a_compressed_body_is_rejected() {
     let guard = Guard::new(Memory::new());
     let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
     let seq = || KeyFrom::body("/seq").unwrap();
@@ -58,7 +58,7 @@ async fn key_in_a_compressed_body_is_refused_and_never_taken_for_none() {
 }
 
 #[tokio::test]
-async fn compressed_body_under_a_key_in_a_header_is_taken() {
+async fn compressed_body_with_a_header_key_is_accepted() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = messages(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     for said in ["201 executed", "201 replayed"] {
@@ -69,9 +69,9 @@ async fn compressed_body_under_a_key_in_a_header_is_taken() {
     assert_eq!(ledger.count("7"), 1);
 }
 
-/// Decoded, all of them would be one and the same text.
+/// Lossy decoding would map all of them to the same text.
 #[tokio::test]
-async fn keys_that_are_not_utf8_are_refused_in_queries_and_forms() {
+async fn non_utf8_keys_are_rejected_in_queries_and_forms() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
     let keyed = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());

@@ -1,5 +1,5 @@
-//! A duplicate that comes while the first runs may wait for its answer. Waiting is bounded, and ends in a run only if the first
-//! was certainly not applied: then for one of the waiters.
+//! A duplicate that arrives while the first run is in flight may wait for its response. Waiting is bounded. It ends in a run of one
+//! waiter only if the first was certainly not applied.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep};
 use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(10);
-/// More than any pause between two looks.
+/// Longer than any pause between two lookups.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// One route on which a duplicate waits, with its ledger.
@@ -46,15 +46,15 @@ impl Bed {
         Self { served: serve_one(&ledger, protect), ledger }
     }
 
-    /// Begins the first, which takes this long and is answered with this status.
+    /// Starts the first request, which takes this long and returns this status.
     async fn begin(&self, millis: u64, status: u16) -> JoinHandle<Answer> {
         let first = under(&self.served.url, "/it", "k", "first").header(TAKES, millis).header(STATUS, status);
         let first = tokio::spawn(send(first));
-        until("it has begun", LONG, || async { self.ledger.count("begun") == 1 }).await;
+        until("the handler runs", LONG, || async { self.ledger.count("begun") == 1 }).await;
         first
     }
 
-    /// A duplicate, and how long it took to be answered.
+    /// Sends a duplicate and returns its response and how long that took.
     async fn duplicate(&self) -> (Answer, Duration) {
         let begun = Instant::now();
         (buy(&self.served.url, "/it", "k", "duplicate").await, begun.elapsed())
@@ -70,7 +70,7 @@ fn on_memory(rules: KeyRules, longest: Duration) -> Bed {
 }
 
 #[tokio::test]
-async fn a_duplicate_waits_for_the_first_and_gets_its_answer() {
+async fn duplicate_waits_for_the_first_response() {
     let redis = RedisServer::start();
     let on_redis = Guard::new(Redis::open(&redis.url()).unwrap());
     for guard in [on_redis, Guard::new(Memory::new())] {
@@ -92,13 +92,13 @@ async fn a_duplicate_waits_for_the_first_and_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn a_second_click_waits_for_the_answer_to_the_first_where_tokens_are_remembered() {
+async fn second_click_with_a_remembered_token_waits() {
     let guard = Guard::new(Memory::new());
     let bed = Bed::new(Protect::token(&guard, SubjectFrom::anonymous()).remember(LONG).wait(LONG));
     let token = guard.issue(LONG, Binding::none()).await.unwrap();
     let click = |order| submit(&bed.served.url, "/it", token.as_str(), order).body("what was filled in");
     let first = tokio::spawn(send(click("first").header(TAKES, 500)));
-    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    until("the handler runs", LONG, || async { bed.ledger.count("begun") == 1 }).await;
     let other = send(click("duplicate").body("something else")).await;
     assert!(!first.is_finished(), "other content is not waited for");
     let (second, first) = (send(click("duplicate")).await, first.await.unwrap());
@@ -109,10 +109,10 @@ async fn a_second_click_waits_for_the_answer_to_the_first_where_tokens_are_remem
 }
 
 #[tokio::test]
-async fn one_waiter_runs_if_the_first_was_not_applied_and_the_others_get_its_answer() {
+async fn one_waiter_runs_if_the_first_was_not_applied() {
     for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
         let bed = on_memory(rules, LONG);
-        // Not applied, also under hold.
+        // Not applied, also at most once.
         let first = bed.begin(400, 429).await;
         let duplicates = join_all((0..5).map(|_| bed.duplicate())).await;
         assert_eq!(first.await.unwrap().status, 429);
@@ -120,7 +120,7 @@ async fn one_waiter_runs_if_the_first_was_not_applied_and_the_others_get_its_ans
         let [(executed, _)] = executed[..] else { panic!("{duplicates:?}") };
         for (answer, took) in &duplicates {
             assert_eq!((answer.status, &answer.body), (200, &executed.body), "{answer:?}");
-            assert!(*took < LONG / 2, "it waits no longer than the two run: {took:?}");
+            assert!(*took < LONG / 2, "it waits no longer than both runs take: {took:?}");
         }
         assert_eq!(bed.ledger.count("duplicate"), 1, "one of them ran");
         assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
@@ -128,7 +128,7 @@ async fn one_waiter_runs_if_the_first_was_not_applied_and_the_others_get_its_ans
 }
 
 #[tokio::test]
-async fn waiters_decide_again_once_and_not_after_a_second_run_that_was_not_applied() {
+async fn waiters_decide_again_only_once() {
     let bed = on_memory(KeyRules::retryable(), LONG);
     let first = bed.begin(400, 503).await;
     let again = || send(under(&bed.served.url, "/it", "k", "duplicate").header(TAKES, 400).header(STATUS, 503));
@@ -146,7 +146,7 @@ async fn waiters_decide_again_once_and_not_after_a_second_run_that_was_not_appli
     assert_eq!(bed.duplicate().await.0.said(), "200 executed", "the key is free");
 }
 
-/// The client of a waiter hangs up when the waiter runs: that run comes to its end, as any other.
+/// The client of a waiter disconnects while the waiter runs: the run still finishes.
 #[tokio::test]
 async fn waiter_that_runs_is_not_cancelled_with_its_connection() {
     let bed = on_memory(KeyRules::retryable(), LONG);
@@ -158,13 +158,13 @@ async fn waiter_that_runs_is_not_cancelled_with_its_connection() {
     assert_eq!(first.await.unwrap().status, 503);
     socket2::SockRef::from(&waiter).set_linger(Some(Duration::ZERO)).unwrap();
     drop(waiter);
-    until("it has run to its end", LONG, || async { bed.ledger.count("waiter") == 1 }).await;
-    until("its answer is on record", LONG, || async { bed.duplicate().await.0.said() == "200 replayed" }).await;
+    until("the run has finished", LONG, || async { bed.ledger.count("waiter") == 1 }).await;
+    until("its response is stored", LONG, || async { bed.duplicate().await.0.said() == "200 replayed" }).await;
     assert_eq!(bed.ledger.count("duplicate"), 0);
 }
 
 #[tokio::test]
-async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied() {
+async fn waiter_is_rejected_while_the_process_drains() {
     let (guard, key) = (Guard::new(Memory::new()), Key::new("k").unwrap());
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
     let first = claim(&guard, &Policy::key(KeyRules::retryable().lease(LONG).unwrap()), &intent).await;
@@ -174,7 +174,7 @@ async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied
             let guard = guard.clone();
             async move { guard.drain().await }
         });
-        until("nothing new begins", LONG, || async {
+        until("no new run starts", LONG, || async {
             let other = Key::new("other").unwrap();
             let asked = Intent::new("buy", Subject::anonymous()).key(&other);
             let policy = Policy::key(KeyRules::retryable());
@@ -187,7 +187,7 @@ async fn waiter_is_refused_when_the_process_drains_and_the_first_was_not_applied
     assert_eq!(told, "overloaded");
 }
 
-/// One submission does not take the seats of all others.
+/// One submission cannot occupy all seats.
 #[tokio::test]
 async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
     let guard = Guard::builder(Memory::new()).waiters(8).build();
@@ -203,8 +203,10 @@ async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
         tokio::spawn(async move { wait(&guard, &key, b"it", LONG).await })
     };
     let crowd: Vec<_> = (0..10).map(|_| wait_for(&hot)).collect();
-    until("most are sent away", LONG, || async { crowd.iter().filter(|waiter| waiter.is_finished()).count() == 8 })
-        .await;
+    until("most waiters are rejected", LONG, || async {
+        crowd.iter().filter(|waiter| waiter.is_finished()).count() == 8
+    })
+    .await;
     let beside = wait_for(&other);
     holds_for("another submission has a seat", PAUSE, || async { !beside.is_finished() }).await;
     for pass in passes {
@@ -217,7 +219,7 @@ async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
 }
 
 #[tokio::test]
-async fn whoever_has_waited_for_long_enough_is_told_that_it_is_in_progress() {
+async fn waiter_receives_in_progress_after_its_timeout() {
     let bed = on_memory(KeyRules::retryable(), Duration::from_millis(300));
     let first = bed.begin(2_000, 200).await;
     let (answer, took) = bed.duplicate().await;
@@ -229,7 +231,7 @@ async fn whoever_has_waited_for_long_enough_is_told_that_it_is_in_progress() {
 }
 
 #[tokio::test]
-async fn whoever_may_wait_for_ever_may_do_so() {
+async fn waiting_without_a_limit_ends_with_the_response() {
     let bed = on_memory(KeyRules::retryable(), Duration::MAX);
     let first = bed.begin(300, 200).await;
     assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
@@ -237,7 +239,7 @@ async fn whoever_may_wait_for_ever_may_do_so() {
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_can_tell_is_told_to_whoever_waits() {
+async fn waiter_receives_an_unknown_outcome() {
     for (rules, expected) in
         [(KeyRules::at_most_once(), "409 outcome_unknown"), (KeyRules::retryable(), "409 in_progress")]
     {
@@ -252,7 +254,7 @@ async fn an_end_that_nobody_can_tell_is_told_to_whoever_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn if_the_first_dies_whoever_waits_elsewhere_is_told_so_and_does_not_run() {
+async fn waiter_elsewhere_does_not_run_after_a_crash() {
     for (path, expected) in [("/keyed/held/wait", "409 outcome_unknown"), ("/keyed/wait", "409 in_progress")] {
         let mut pair = Pair::start(PEER, "onceward").await;
         let first = under(pair.one(), path, "k", "first").header(TAKES, 60_000);
@@ -271,7 +273,7 @@ async fn if_the_first_dies_whoever_waits_elsewhere_is_told_so_and_does_not_run()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_is_told_to_end_lets_whoever_waits_in_it_have_the_answer() {
+async fn graceful_shutdown_lets_waiters_receive_the_response() {
     let mut pair = Pair::start(PEER, "onceward").await;
     let first = tokio::spawn(send(under(pair.one(), "/keyed/wait", "k", "first").header(TAKES, 1_500)));
     pair.begun(1).await;
@@ -290,7 +292,7 @@ async fn a_process_that_is_told_to_end_lets_whoever_waits_in_it_have_the_answer(
 }
 
 #[tokio::test]
-async fn other_content_is_refused_at_once_and_not_after_waiting() {
+async fn other_content_is_rejected_without_waiting() {
     let bed = on_memory(KeyRules::retryable(), LONG);
     let first = bed.begin(1_000, 200).await;
     let other = send(under(&bed.served.url, "/it", "k", "duplicate").body("something else")).await;
@@ -300,7 +302,7 @@ async fn other_content_is_refused_at_once_and_not_after_waiting() {
     assert_eq!(bed.ledger.runs(), ["begun", "first"]);
 }
 
-/// What a request under a key says.
+/// Returns the fingerprint of a request with this body.
 fn saying(body: &[u8]) -> Fingerprint {
     Content { method: "POST", path: "/it", query: "", content_type: None, body }.fingerprint(&Fields::all())
 }
@@ -312,7 +314,7 @@ async fn claim(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
     }
 }
 
-/// Checks, waits, and says what came of it.
+/// Checks, waits, and returns the result as text.
 async fn wait(guard: &Guard, key: &Key, body: &[u8], longest: Duration) -> String {
     let intent = Intent::new("buy", Subject::anonymous()).key(key).fingerprint(saying(body));
     match guard.check_and_wait(&Policy::key(KeyRules::retryable().lease(LEASE).unwrap()), &intent, longest).await {
@@ -323,11 +325,11 @@ async fn wait(guard: &Guard, key: &Key, body: &[u8], longest: Duration) -> Strin
     }
 }
 
-/// The first fails, and its key is used for something else before whoever waits has looked again.
+/// The first run fails, and its key is used for other content before the waiter looks again.
 #[tokio::test]
-async fn whoever_waits_is_never_given_the_answer_to_other_content() {
+async fn waiter_never_receives_the_response_to_other_content() {
     let store = Arc::new(Memory::new());
-    // The first runs in another process, so that its waiters here have to find out by themselves that it has ended.
+    // The first runs in another process, so waiters here must poll to see that it has ended.
     let (elsewhere, guard) = (Guard::new(Arc::clone(&store)), Guard::new(store));
     let policy = Policy::key(KeyRules::retryable().lease(LEASE).unwrap());
     let all_wait = Barrier::new(20);
@@ -346,13 +348,13 @@ async fn whoever_waits_is_never_given_the_answer_to_other_content() {
     }))
     .await;
     let told: HashSet<_> = told.into_iter().collect();
-    // It may have looked in the moment between the two.
+    // A waiter may have looked between the two runs.
     assert!(told.contains("key_reused"), "{told:?}");
     assert!(told.is_subset(&HashSet::from(["key_reused".to_owned(), "in_progress".to_owned()])), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_duplicates_in_two_processes_get_the_same_bytes_and_there_is_one_effect() {
+async fn thousand_duplicates_in_two_processes_receive_one_response() {
     let pair = Pair::start(PEER, "onceward").await;
     let (client, path) = (http(), "/keyed/wait");
     let first = tokio::spawn(send(under(pair.one(), path, "k", "first").header(TAKES, 2_000)));
@@ -373,7 +375,7 @@ async fn a_thousand_duplicates_in_two_processes_get_the_same_bytes_and_there_is_
     assert_eq!(pair.ledger.runs(), ["begun", "first"]);
 }
 
-/// How long another request takes, as a rule.
+/// Returns the typical duration of another request.
 async fn another(served: &TestServer, times: usize) -> Duration {
     let mut took = Vec::new();
     for _ in 0..times {
@@ -387,11 +389,11 @@ async fn another(served: &TestServer, times: usize) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_may_ask_a_thousand_wait_and_other_routes_do_not_notice() {
+async fn thousand_of_ten_thousand_wait_without_slowing_other_routes() {
     let redis = RedisServer::start();
-    // The store is given time, since all of them come at once.
+    // A long store timeout, since all requests arrive at once.
     let store = Redis::open(&redis.url()).unwrap().timeout(LONG);
-    // One key gets a quarter of the seats.
+    // One key may use a quarter of the seats.
     let guard = Guard::builder(store).waiters(4_000).build();
     let (ledger, key) = (Ledger::new(), Key::new("k").unwrap());
     let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
@@ -417,17 +419,17 @@ async fn ten_thousand_may_ask_a_thousand_wait_and_other_routes_do_not_notice() {
     while gone() < 9_000 {
         number += 1;
         slowest = slowest.max(another(&served, 1).await);
-        assert!(number < 2_000, "only {} were sent away", gone());
+        assert!(number < 2_000, "only {} were rejected", gone());
     }
     assert_eq!(gone(), 9_000, "a thousand still wait");
     let beside = another(&served, 20).await;
     let sent_away = Duration::from_millis(last_gone.load(Ordering::SeqCst));
     println!(
-        "10,000 on one key: 9,000 are sent away in {sent_away:?}; another request takes {slowest:?} at most meanwhile, {beside:?} beside \
-         those who wait, and {calm:?} with nobody there"
+        "10,000 on one key: 9,000 are rejected in {sent_away:?}; another request takes {slowest:?} at most meanwhile, {beside:?} beside \
+         those who wait, and {calm:?} without any"
     );
-    assert!(slowest < sent_away * 2 + calm * 10, "another route waits longer than those who are sent away");
-    assert!(beside < calm * 5, "another route notices who waits");
+    assert!(slowest < sent_away * 2 + calm * 10, "another route waits longer than the rejected requests");
+    assert!(beside < calm * 5, "the waiters slow down another route");
     first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
     let told: Vec<_> = join_all(crowd).await.into_iter().map(Result::unwrap).collect();
     let count = |what: &str| told.iter().filter(|said| *said == what).count();
@@ -436,14 +438,14 @@ async fn ten_thousand_may_ask_a_thousand_wait_and_other_routes_do_not_notice() {
     assert_eq!((count("the answer"), count("in_progress")), (1_000, 9_000), "and {others:?}");
 }
 
-/// How often the store was asked what is recorded, and not for the secret.
+/// Counts the lookups of records, without those of the secret.
 fn looks(monitor: &Monitor) -> usize {
     let is_look = |command: &&String| command.starts_with("\"GET\"") && !command.contains(":secret:");
     monitor.commands().iter().filter(is_look).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
+async fn waiters_share_one_poll_that_ends_with_them() {
     let redis = RedisServer::start();
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap().timeout(LONG)).waiters(2_000).build();
     let key = Key::new("k").unwrap();
@@ -461,20 +463,20 @@ async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
         sleep(Duration::from_millis(20)).await;
     }
     let asked = looks(&monitor);
-    // Quickly at first, and then five times a second.
+    // Short intervals at first, then five lookups a second.
     let most = 9 + begun.elapsed().as_millis() / 200;
-    assert!((5..=most as usize).contains(&asked), "{asked} looks in {:?}, at most {most}", begun.elapsed());
+    assert!((5..=most as usize).contains(&asked), "{asked} lookups in {:?}, at most {most}", begun.elapsed());
     assert!(crowd.iter().all(|waiter| !waiter.is_finished()));
 
     crowd.iter().for_each(JoinHandle::abort);
     join_all(crowd).await;
     let left = looks(&monitor);
-    // Long enough for several looks.
-    holds_for("one look may have been under way", PAUSE * 2, || async { looks(&monitor) <= left + 1 }).await;
+    // Long enough for several lookups.
+    holds_for("one lookup may have been in flight", PAUSE * 2, || async { looks(&monitor) <= left + 1 }).await;
     let after = looks(&monitor);
-    holds_for("nobody asks for nobody", PAUSE * 3, || async { looks(&monitor) == after }).await;
+    holds_for("no lookup without a waiter", PAUSE * 3, || async { looks(&monitor) == after }).await;
 
-    // Whoever comes later is served as the first was.
+    // A later waiter is served as well.
     let (later, ()) = tokio::join!(wait(&guard, &key, b"it", LONG), async {
         until("it waits", LONG, || async { looks(&monitor) > after }).await;
         first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
@@ -483,7 +485,7 @@ async fn however_many_wait_one_of_them_asks_and_none_does_when_all_have_gone() {
 }
 
 #[tokio::test]
-async fn where_nobody_may_wait_everybody_is_told_at_once() {
+async fn waiting_disabled_rejects_duplicates_at_once() {
     let guard = Guard::builder(Memory::new()).waiters(0).build();
     let bed = Bed::new(by_key(&guard, KeyRules::retryable(), LONG));
     let first = bed.begin(1_000, 200).await;
@@ -491,9 +493,9 @@ async fn where_nobody_may_wait_everybody_is_told_at_once() {
     assert!(!first.is_finished());
 }
 
-/// A client that resets its connection, and one that only closes it, which to actix may still want its answer.
+/// A client that resets its connection, and one that only closes it and, as far as actix knows, may still read.
 #[tokio::test]
-async fn a_client_that_has_hung_up_does_not_keep_its_seat() {
+async fn disconnected_client_frees_its_seat() {
     for is_reset in [true, false] {
         hangs_up(is_reset).await;
     }
@@ -520,7 +522,7 @@ async fn hangs_up(is_reset: bool) {
     }
     drop(impatient);
     let gave_up = Instant::now();
-    // Whoever gets the seat stays until the first has ended.
+    // The next waiter keeps the seat until the first run has ended.
     while bed.duplicate().await.0.said() != "200 replayed" {
         assert!(gave_up.elapsed() < Duration::from_secs(1), "the seat is still taken");
         sleep(Duration::from_millis(50)).await;
@@ -530,7 +532,7 @@ async fn hangs_up(is_reset: bool) {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_meanwhile_does_not_make_waiting_end_in_a_run() {
+async fn store_failure_does_not_make_a_waiter_run() {
     for is_killed in [false, true] {
         let mut redis = RedisServer::start();
         let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300));
@@ -553,9 +555,9 @@ async fn a_store_that_fails_meanwhile_does_not_make_waiting_end_in_a_run() {
     }
 }
 
-/// A store that has lost everything knows of no first. Whoever waits does not become one.
+/// A store that has lost its data knows no first run. The waiter must not become one.
 #[tokio::test]
-async fn a_store_that_has_lost_everything_does_not_make_waiting_end_in_a_run() {
+async fn store_data_loss_does_not_make_a_waiter_run() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     let bed = Bed::new(by_key(&guard, KeyRules::retryable(), LONG));
@@ -563,16 +565,16 @@ async fn a_store_that_has_lost_everything_does_not_make_waiting_end_in_a_run() {
     let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
     until("it waits", LONG, || async { waiting(&guard) == 1 }).await;
     redis.ask::<()>("FLUSHALL");
-    // It is told at once, or gets the answer if the claim was renewed before it has looked.
+    // The waiter is rejected at once, or gets the response if the claim was renewed before its lookup.
     let told = waiter.await.unwrap();
     assert!(["409 in_progress", "200 replayed"].contains(&told.said().as_str()), "{}", told.said());
     assert_eq!(first.await.unwrap().said(), "200 executed");
     assert_eq!(bed.ledger.runs(), ["begun", "first"]);
 }
 
-/// One store for two guards stands for two processes.
+/// Two guards on one store stand for two processes.
 #[tokio::test]
-async fn whoever_waits_in_one_process_is_told_of_a_run_in_another() {
+async fn waiter_receives_the_response_of_another_process() {
     let store = Arc::new(Memory::new());
     let one = Guard::new(Arc::clone(&store));
     let other = Guard::new(store);
@@ -580,7 +582,7 @@ async fn whoever_waits_in_one_process_is_told_of_a_run_in_another() {
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
     let first = claim(&one, &Policy::key(KeyRules::retryable().lease(BRIEF).unwrap()), &intent).await;
     let (told, ()) = tokio::join!(wait(&other, &key, b"it", LONG), async {
-        // The lease, which is renewed.
+        // Longer than the lease, which is renewed.
         outlast(BRIEF).await;
         first.complete(Some(Reply::new(200, "the answer"))).await.unwrap();
     });

@@ -1,4 +1,4 @@
-//! Any function, run once: for jobs and message consumers.
+//! `Guard::run`: runs any function once, for jobs and message consumers.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -28,7 +28,7 @@ use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// What comes of a job, with everything that a value may have.
+/// The result of a job, with many kinds of serializable fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Invoice {
     number: u64,
@@ -78,12 +78,12 @@ where
     guard.run(policy, &Intent::new("job", Subject::anonymous()).key(&key), work).await
 }
 
-/// Work that must not be done.
+/// Work that must not run.
 async fn never<T>() -> Result<T, &'static str> {
-    panic!("it ran")
+    panic!("the work ran")
 }
 
-/// The code of a rejection.
+/// Returns the code of a rejection.
 fn code<T: std::fmt::Debug>(ended: RunResult<T>) -> Code {
     match ended {
         Err(RunError::Rejected(rejection)) => rejection.code(),
@@ -98,7 +98,7 @@ fn guards() -> (RedisServer, [Guard; 2]) {
 }
 
 #[tokio::test]
-async fn it_runs_once_and_its_value_is_given_again() {
+async fn work_runs_once_and_its_value_is_replayed() {
     let (_redis, guards) = guards();
     for guard in guards {
         for (name, policy) in [("plain", by_key()), ("held", held())] {
@@ -119,7 +119,7 @@ async fn it_runs_once_and_its_value_is_given_again() {
 }
 
 #[tokio::test]
-async fn a_duplicate_of_what_runs_is_told_when_to_come_back_and_gets_the_value_then() {
+async fn duplicate_in_flight_receives_retry_after_then_the_value() {
     let guard = Guard::new(Memory::new());
     let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let first = {
@@ -134,9 +134,9 @@ async fn a_duplicate_of_what_runs_is_told_when_to_come_back_and_gets_the_value_t
         })
     };
     begun.notified().await;
-    // The lease, which is renewed.
+    // The lease is renewed meanwhile.
     outlast(BRIEF).await;
-    let Err(error) = run(&guard, &by_key(), "k", never::<Invoice>).await else { panic!("it runs already") };
+    let Err(error) = run(&guard, &by_key(), "k", never::<Invoice>).await else { panic!("the first run is in flight") };
     assert!(error.is_temporary());
     let RunError::Rejected(rejection) = error else { panic!("{error:?}") };
     assert_eq!(rejection.code(), Code::InProgress);
@@ -147,7 +147,7 @@ async fn a_duplicate_of_what_runs_is_told_when_to_come_back_and_gets_the_value_t
 }
 
 #[tokio::test]
-async fn what_failed_is_never_marked_as_done_and_runs_again() {
+async fn failed_work_runs_again() {
     let (_redis, guards) = guards();
     for guard in guards {
         for _ in 0..3 {
@@ -156,7 +156,7 @@ async fn what_failed_is_never_marked_as_done_and_runs_again() {
             assert_eq!(why, "no paper");
         }
         let done = run(&guard, &by_key(), "k", async || Ok(invoice(2))).await.unwrap();
-        assert_eq!(done, RunOutcome::Executed(invoice(2)), "at once, not after the lease");
+        assert_eq!(done, RunOutcome::Executed(invoice(2)), "immediately, not after the lease");
     }
 }
 
@@ -166,23 +166,23 @@ async fn err_at_most_once_is_unknown_and_does_not_run_again() {
     let (_redis, guards) = guards();
     for guard in guards {
         let effects = Cell::new(0);
-        let mut told = Vec::new();
+        let mut errors = Vec::new();
         for _ in 0..3 {
             let charge = async || {
                 effects.set(effects.get() + 1);
-                Err("the answer of the bank was lost")
+                Err("the response of the bank was lost")
             };
-            told.push(run::<Invoice, _>(&guard, &held(), "k", charge).await.unwrap_err());
+            errors.push(run::<Invoice, _>(&guard, &held(), "k", charge).await.unwrap_err());
         }
-        assert_eq!(effects.get(), 1, "{told:?}");
-        assert!(matches!(&told[0], RunError::Unknown("the answer of the bank was lost")), "{told:?}");
-        for again in &told[1..] {
+        assert_eq!(effects.get(), 1, "{errors:?}");
+        assert!(matches!(&errors[0], RunError::Unknown("the response of the bank was lost")), "{errors:?}");
+        for again in &errors[1..] {
             assert!(
                 matches!(again, RunError::Rejected(rejection) if rejection.code() == Code::OutcomeUnknown),
-                "{told:?}"
+                "{errors:?}"
             );
         }
-        assert!(told.iter().all(|error| !error.is_temporary() && error.effect() == Effect::Unknown), "{told:?}");
+        assert!(errors.iter().all(|error| !error.is_temporary() && error.effect() == Effect::Unknown), "{errors:?}");
         // An operator has found out that the bank did not charge.
         let key = Key::new("k").unwrap();
         let intent = Intent::new("job", Subject::anonymous()).key(&key);
@@ -191,13 +191,13 @@ async fn err_at_most_once_is_unknown_and_does_not_run_again() {
     }
 }
 
-/// Runs work that says for itself whether it took effect.
+/// Runs work that fails and states whether it took effect.
 async fn fail(guard: &Guard, policy: &Policy, intent: &Intent<'_>, failure: Failure<&'static str>) -> RunResult<()> {
     guard.run(policy, intent, async || Err(failure)).await
 }
 
 #[tokio::test]
-async fn work_that_was_not_applied_runs_again_also_at_most_once() {
+async fn work_not_applied_runs_again_even_at_most_once() {
     let (_redis, guards) = guards();
     for guard in guards {
         let key = Key::new("k").unwrap();
@@ -235,7 +235,7 @@ async fn work_whose_effect_is_unknown_keeps_its_token_key_and_interval() {
             let again: RunResult<()> = guard.run(&policy, &intent, never).await;
             assert_eq!(self::code(again), code, "{policy:?}");
         }
-        // A lock is only about running at the same time.
+        // A lock only prevents concurrent runs.
         let lock = Policy::interval(IntervalRules::new().release_always());
         let intent = Intent::new("lock", Subject::anonymous());
         for _ in 0..2 {
@@ -257,7 +257,7 @@ async fn failed_work_names_its_error_as_the_source() {
 }
 
 #[tokio::test]
-async fn a_panic_leaves_an_end_that_nobody_can_tell_and_at_most_once_it_never_runs_again() {
+async fn panicked_work_never_runs_again_at_most_once() {
     let (_redis, guards) = guards();
     for guard in guards {
         for (name, policy) in [("plain", by_key()), ("held", held())] {
@@ -275,41 +275,45 @@ async fn a_panic_leaves_an_end_that_nobody_can_tell_and_at_most_once_it_never_ru
                     }
                 }
             };
-            until("the lease is over", LEASE * 3, is_over).await;
+            until("the lease expires", LEASE * 3, is_over).await;
             if name == "held" {
                 let is_unknown =
                     || async { code(run(&guard, &policy, name, never::<Invoice>).await) == Code::OutcomeUnknown };
-                holds_for("nobody can tell", BRIEF * 2, is_unknown).await;
+                holds_for("the outcome is unknown", BRIEF * 2, is_unknown).await;
             }
         }
     }
 }
 
-/// Whoever drops the future cuts the work off in the middle.
+/// `run` is not cancel safe: dropping its future aborts the work.
 #[tokio::test]
-async fn a_future_that_is_dropped_in_the_middle_counts_as_unknown() {
+async fn dropped_future_is_an_unknown_outcome() {
     let guard = Guard::new(Memory::new());
     let cut = tokio::time::timeout(BRIEF / 3, run::<(), _>(&guard, &held(), "k", std::future::pending)).await;
     assert!(cut.is_err());
     let is_unknown = || async { code(run(&guard, &held(), "k", never::<()>).await) == Code::OutcomeUnknown };
-    until("nobody can tell", LEASE * 3, is_unknown).await;
+    until("the outcome is unknown", LEASE * 3, is_unknown).await;
 }
 
 #[tokio::test]
-async fn a_value_that_is_of_another_type_by_now_is_told_and_nothing_runs() {
+async fn stored_value_of_another_type_is_unreadable() {
     let guard = Guard::new(Memory::new());
     run(&guard, &by_key(), "k", async || Ok("text".to_owned())).await.unwrap();
     let ended = run(&guard, &by_key(), "k", never::<Invoice>).await;
     let Err(error) = ended else { panic!("{ended:?}") };
     assert!(matches!(error, RunError::Unreadable(_)), "{error:?}");
-    assert!(!error.is_temporary(), "it will be the same a moment later");
-    assert_eq!(run(&guard, &by_key(), "k", never::<String>).await.unwrap().into_value(), "text", "it is still there");
+    assert!(!error.is_temporary(), "a retry would fail in the same way");
+    assert_eq!(
+        run(&guard, &by_key(), "k", never::<String>).await.unwrap().into_value(),
+        "text",
+        "the value is still stored"
+    );
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_kept_is_done_all_the_same() {
+async fn value_that_cannot_be_stored_counts_as_done() {
     let guard = Guard::new(Memory::new());
-    // A key that is no text cannot be written, and the other is too large.
+    // A map key that is no string cannot be serialized, and the other value is too large.
     let strange = async || Ok(vec![HashMap::from([(vec![1], 2)])]);
     assert!(matches!(run(&guard, &by_key(), "strange", strange).await, Ok(RunOutcome::Executed(_))));
     let again = run(&guard, &by_key(), "strange", never::<Vec<HashMap<Vec<u8>, u8>>>).await;
@@ -320,7 +324,7 @@ async fn a_value_that_cannot_be_kept_is_done_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_down_is_given_out_unprotected_and_is_on_record_later() {
+async fn unstored_value_is_unprotected_and_stored_later() {
     for policy in [by_key(), held()] {
         let redis = RedisServer::start();
         let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300)));
@@ -336,13 +340,13 @@ async fn what_cannot_be_written_down_is_given_out_unprotected_and_is_on_record_l
         let intent = Intent::new("job", Subject::anonymous()).key(&key);
         let is_done =
             || async { matches!(guard.look(&policy, &intent).await.unwrap().state, RecordState::Done(Ok(_))) };
-        until("it is on record", LEASE * 5, is_done).await;
+        until("the value is stored", LEASE * 5, is_done).await;
         assert_eq!(run(&guard, &policy, "k", never).await.unwrap(), RunOutcome::Replayed(invoice(4)));
     }
 }
 
 #[tokio::test]
-async fn nothing_runs_if_the_store_cannot_be_asked_unless_the_policy_fails_open() {
+async fn nothing_runs_without_the_store_unless_failing_open() {
     let mut redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300)));
     redis.kill();
@@ -356,7 +360,7 @@ async fn nothing_runs_if_the_store_cannot_be_asked_unless_the_policy_fails_open(
 }
 
 #[tokio::test]
-async fn a_guard_that_is_off_runs_everything_and_asks_nothing_of_the_store() {
+async fn guard_that_is_off_runs_everything_without_store_commands() {
     let redis = RedisServer::start();
     let monitor = redis.monitor();
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).mode(Mode::Off).build();
@@ -371,7 +375,7 @@ async fn a_guard_that_is_off_runs_everything_and_asks_nothing_of_the_store() {
 }
 
 #[tokio::test]
-async fn a_guard_that_observes_runs_everything_and_counts_what_it_would_not_have_run() {
+async fn observing_guard_runs_everything_and_counts_rejections() {
     let mut redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300));
     let guard = Guard::builder(store).mode(Mode::Observe).build();
@@ -379,7 +383,7 @@ async fn a_guard_that_observes_runs_everything_and_counts_what_it_would_not_have
     assert!(matches!(failed, Err(RunError::Failed("no paper"))), "{failed:?}");
     let twice = async || {
         let beside = run(&guard, &by_key(), "k", async || Ok(2)).await.unwrap();
-        assert_eq!(beside, RunOutcome::Unprotected(2), "it runs beside the first");
+        assert_eq!(beside, RunOutcome::Unprotected(2), "an observed duplicate runs beside the first");
         Ok(1)
     };
     assert_eq!(run(&guard, &by_key(), "k", twice).await.unwrap(), RunOutcome::Executed(1));
@@ -391,7 +395,7 @@ async fn a_guard_that_observes_runs_everything_and_counts_what_it_would_not_have
 }
 
 #[tokio::test]
-async fn work_under_a_token_runs_once_and_what_failed_may_be_tried_again() {
+async fn work_under_a_token_runs_once_unless_it_failed() {
     let (_redis, guards) = guards();
     for guard in guards {
         let remembered = Policy::Token(TokenRules::new().remember(LONG));
@@ -415,7 +419,7 @@ async fn work_under_a_token_runs_once_and_what_failed_may_be_tried_again() {
 }
 
 #[tokio::test]
-async fn work_in_an_interval_runs_once_in_it_and_what_failed_may_be_tried_at_once() {
+async fn work_in_an_interval_runs_once_unless_it_failed() {
     let (_redis, guards) = guards();
     for guard in guards {
         for millis in [100, 400] {
@@ -427,13 +431,13 @@ async fn work_in_an_interval_runs_once_in_it_and_what_failed_may_be_tried_at_onc
             assert_eq!(run(&guard, &policy, &name, async || Ok(())).await.unwrap(), RunOutcome::Executed(()));
             let soon = run(&guard, &policy, &name, never::<()>).await;
             if let Err(error) = &soon {
-                assert!(!error.is_temporary(), "a consumer that put it back would run it after the interval");
+                assert!(!error.is_temporary(), "a consumer that retried would run it after the interval");
                 let RunError::Rejected(rejection) = error else { panic!("{error:?}") };
                 assert_eq!(rejection.retry_after(), None);
             }
             assert_eq!(code(soon), Code::TooSoon);
             let is_over = || async { run(&guard, &policy, &name, async || Ok(())).await.is_ok() };
-            until("the interval is over", LEASE * 2, is_over).await;
+            until("the interval expires", LEASE * 2, is_over).await;
         }
         // A lock is free as soon as the work has ended.
         let policy = Policy::interval(IntervalRules::new().release_always());
@@ -449,7 +453,7 @@ async fn work_in_an_interval_runs_once_in_it_and_what_failed_may_be_tried_at_onc
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_at_once_run_it_once() {
+async fn concurrent_calls_run_the_work_once() {
     let (_redis, guards) = guards();
     for guard in guards {
         let runs = Arc::new(AtomicUsize::new(0));
@@ -478,13 +482,13 @@ async fn many_at_once_run_it_once() {
     }
 }
 
-/// What became of each delivery, in order.
+/// Returns the outcome of each delivery, in order.
 fn delivered(redis: &RedisServer) -> Vec<String> {
     redis.ask(&format!("LRANGE {DELIVERED} 0 -1"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_that_get_every_message_do_what_each_says_once() {
+async fn two_consumers_process_every_message_once() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let peers = [(); 2].map(|()| Peer::start(PEER, "consumer", &redis.url(), &ledger));
     let mut connection = redis.connection();
@@ -492,7 +496,7 @@ async fn two_processes_that_get_every_message_do_what_each_says_once() {
     for (number, id) in ids.iter().enumerate() {
         let message = Message { fails: number % 3, ..Message::new(id) };
         for peer in &peers {
-            // Some are delivered twice to the same.
+            // Some are delivered twice to the same consumer.
             for _ in 0..1 + number % 2 {
                 redis::cmd("RPUSH").arg(&peer.url).arg(message.text()).exec(&mut connection).unwrap();
             }
@@ -500,7 +504,7 @@ async fn two_processes_that_get_every_message_do_what_each_says_once() {
     }
     let expected: usize = (0..100).map(|number| 2 * (1 + number % 2)).sum();
     let is_done = |line: &&String| line.contains(" executed by ") || line.contains(" replayed of ");
-    until("every delivery is answered", LONG * 3, || async {
+    until("every delivery is done", LONG * 3, || async {
         delivered(&redis).iter().filter(is_done).count() == expected
     })
     .await;

@@ -1,4 +1,4 @@
-//! A `main` that returns `io::Result`, as actix-web's do, passes on the errors of everything that it builds.
+//! Startup errors convert to `io::Error`, for a `main` that returns `io::Result`, as in actix-web.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use onceward::store::{BadAddress, Redis, Sql, SqlError};
 use onceward::{BadPointer, Fields, KeyRules, Secret, SettingError, WeakSecret};
 
-/// The error is of this kind, and the original one is in it, with its text.
+/// Asserts that the error has this kind, the original error inside, and its text.
 #[track_caller]
 fn assert_keeps<E: Error + 'static>(result: io::Result<impl Sized>, kind: ErrorKind) {
     let error = result.err().expect("an error");

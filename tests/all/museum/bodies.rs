@@ -1,4 +1,4 @@
-//! A row about what a layer reads of a body.
+//! Museum row about a key in the request body.
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
@@ -16,7 +16,7 @@ use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use serde_json::Value;
 
-use super::{StoryResult, told};
+use super::{ScenarioResult, ensure};
 use crate::keys::unreadable_keys::GZIPPED;
 
 async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
@@ -24,7 +24,7 @@ async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpRe
     HttpResponse::Created().finish()
 }
 
-/// Goes by a number in the body as it was sent, and lets through what has none.
+/// Uses a number in the raw body as the key, and does not protect requests without one.
 async fn by_seq(
     layer: MemoryLayer,
     mut request: ServiceRequest,
@@ -41,7 +41,7 @@ async fn by_seq(
     layer.pass(request, next).await
 }
 
-async fn the_story_of_compressed_key(is_onceward: bool) -> StoryResult {
+async fn compressed_key_scenario(is_onceward: bool) -> ScenarioResult {
     let (ledger, layer, guard) = (Ledger::new(), MemoryLayer::default(), Guard::new(Memory::new()));
     let served = serve(&ledger, move |config| {
         let resource = web::resource("/messages").route(web::post().to(receive));
@@ -59,11 +59,11 @@ async fn the_story_of_compressed_key(is_onceward: bool) -> StoryResult {
         send(post().header("content-encoding", "gzip").body(GZIPPED)).await;
     }
     assert_eq!(ledger.count("8"), 1);
-    told(ledger.count("7") <= 1, || format!("{} effects of one message", ledger.count("7")))
+    ensure(ledger.count("7") <= 1, || format!("{} effects of one message", ledger.count("7")))
 }
 
 #[tokio::test]
 async fn compressed_key() {
-    the_story_of_compressed_key(true).await.unwrap();
-    the_story_of_compressed_key(false).await.unwrap_err();
+    compressed_key_scenario(true).await.unwrap();
+    compressed_key_scenario(false).await.unwrap_err();
 }

@@ -1,4 +1,4 @@
-//! The rows of the museum that need a backend of the service: it claims a key over HTTP, and works by itself.
+//! Museum row about a backend that claims a key over HTTP.
 
 use serde_json::json;
 
@@ -8,5 +8,5 @@ use crate::service::claims::slow_payment;
 async fn unrenewed_claim() {
     slow_payment("memory:", json!({})).await.unwrap();
     let wrong = slow_payment("memory:", json!({"at_most_once": false})).await.unwrap_err();
-    assert_eq!(wrong, "2 payments: the first was told paid, its repetition paid");
+    assert_eq!(wrong, "2 payments: the first received paid, its duplicate paid");
 }

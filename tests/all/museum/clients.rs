@@ -1,4 +1,4 @@
-//! Rows about clients: the Rust SDK, and clients that have the bug of their row, against the same shop on the same rough way.
+//! Museum rows about clients: the Rust SDK, and clients with the bug of the row, against the same shop over the same faulty network.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first};
 use onceward_tests::flawed::{CarelessClient, ClientFlaw};
 use onceward_tests::shop::{ORDER, Shop};
 
-use super::{StoryResult, told};
+use super::{ScenarioResult, ensure};
 
-/// Whose client a story is told of.
+/// The client that a scenario runs with.
 #[derive(Clone, Copy)]
 enum ClientImplementation {
     Onceward,
     Another(ClientFlaw),
 }
 
-/// What a caller was told.
+/// The result that the caller of a client receives.
 #[derive(Debug, PartialEq, Eq)]
 enum SubmissionEnd {
     Answered,
@@ -26,7 +26,7 @@ enum SubmissionEnd {
     Other,
 }
 
-/// A client of either kind.
+/// A client of either implementation.
 enum Caller {
     Onceward { tokens: Client, keys: Client },
     Another(CarelessClient),
@@ -44,7 +44,7 @@ impl Caller {
         }
     }
 
-    /// Submits an order, by a key if its path says so.
+    /// Submits an order, under a key if the path starts with `/keyed`.
     async fn submit(&mut self, url: &str, path: &str, order: &str) -> SubmissionEnd {
         let (tokens, keys) = match self {
             Self::Onceward { tokens, keys } => (tokens, keys),
@@ -63,91 +63,91 @@ impl Caller {
     }
 }
 
-/// Two operations, one after the other: two effects.
-async fn the_story_of_key_leak(whose: ClientImplementation) -> StoryResult {
+/// Two operations one after the other have two effects.
+async fn key_leak_scenario(whose: ClientImplementation) -> ScenarioResult {
     let shop = Shop::with(testing::guard().0);
     let mut caller = Caller::of(whose);
     for order in ["first", "second"] {
         caller.submit(shop.url(), "/keyed/orders", order).await;
     }
-    told(shop.ledger.runs() == ["first", "second"], || {
-        format!("two operations, and what ran is {:?}", shop.ledger.runs())
+    ensure(shop.ledger.runs() == ["first", "second"], || {
+        format!("two operations, but the runs are {:?}", shop.ledger.runs())
     })
 }
 
 #[tokio::test]
 async fn key_leak() {
-    the_story_of_key_leak(ClientImplementation::Onceward).await.unwrap();
-    the_story_of_key_leak(ClientImplementation::Another(ClientFlaw::KeyLeak)).await.unwrap_err();
+    key_leak_scenario(ClientImplementation::Onceward).await.unwrap();
+    key_leak_scenario(ClientImplementation::Another(ClientFlaw::KeyLeak)).await.unwrap_err();
 }
 
-/// One operation, whose answer is lost: sent again, it has one effect.
-async fn the_story_of_rotated_id(whose: ClientImplementation) -> StoryResult {
+/// The response to an operation is lost: with a retry, it has one effect.
+async fn rotated_id_scenario(whose: ClientImplementation) -> ScenarioResult {
     let shop = Shop::with(testing::guard().0);
-    let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
-    let end = Caller::of(whose).submit(&way.url, "/keyed/orders", "order").await;
+    let proxy = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
+    let end = Caller::of(whose).submit(&proxy.url, "/keyed/orders", "order").await;
     assert_eq!(end, SubmissionEnd::Answered);
-    assert_eq!(way.submissions().len(), 2, "it was sent twice");
-    told(shop.ledger.runs().len() == 1, || format!("one operation, {} effects", shop.ledger.runs().len()))
+    assert_eq!(proxy.submissions().len(), 2, "it was sent twice");
+    ensure(shop.ledger.runs().len() == 1, || format!("one operation, {} effects", shop.ledger.runs().len()))
 }
 
 #[tokio::test]
 async fn rotated_id() {
-    the_story_of_rotated_id(ClientImplementation::Onceward).await.unwrap();
-    the_story_of_rotated_id(ClientImplementation::Another(ClientFlaw::RotatedId)).await.unwrap_err();
+    rotated_id_scenario(ClientImplementation::Onceward).await.unwrap();
+    rotated_id_scenario(ClientImplementation::Another(ClientFlaw::RotatedId)).await.unwrap_err();
 }
 
-/// The first try ran, its answer is lost, and its token expires meanwhile: one effect, and the caller is told that it is
-/// unknown.
-async fn the_story_of_retokened_retry(whose: ClientImplementation) -> StoryResult {
+/// The first try ran, its response is lost, and its token expires meanwhile: one effect, and the caller receives an unknown
+/// outcome.
+async fn retokened_retry_scenario(whose: ClientImplementation) -> ScenarioResult {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let tries = AtomicUsize::new(0);
-    let way = FaultyHttpProxy::to(shop.url(), move |seen| {
+    let proxy = FaultyHttpProxy::to(shop.url(), move |seen| {
         match tries.fetch_add(usize::from(!seen.fetches()), Ordering::SeqCst) {
             0 if !seen.fetches() => HttpFault::CutAnswer(0),
             1 if !seen.fetches() => {
-                // By the time the second try gets there, its token is too old.
+                // By the time the second try arrives, its token has expired.
                 clock.advance(Duration::from_secs(24 * 3600));
                 HttpFault::None
             }
             _ => HttpFault::None,
         }
     });
-    let way = way.await;
-    let end = Caller::of(whose).submit(&way.url, "/orders", "order").await;
+    let proxy = proxy.await;
+    let end = Caller::of(whose).submit(&proxy.url, "/orders", "order").await;
     let runs = shop.ledger.runs().len();
-    told(runs == 1, || format!("one submission, {runs} effects"))?;
+    ensure(runs == 1, || format!("one submission, {runs} effects"))?;
     assert_eq!(end, SubmissionEnd::Unknown);
     Ok(())
 }
 
 #[tokio::test]
 async fn retokened_retry() {
-    the_story_of_retokened_retry(ClientImplementation::Onceward).await.unwrap();
-    the_story_of_retokened_retry(ClientImplementation::Another(ClientFlaw::RetokenedRetry)).await.unwrap_err();
+    retokened_retry_scenario(ClientImplementation::Onceward).await.unwrap();
+    retokened_retry_scenario(ClientImplementation::Another(ClientFlaw::RetokenedRetry)).await.unwrap_err();
 }
 
-/// A double click on a route that takes the same once in a second, which is over before a third submission: one effect.
-async fn the_story_of_patient_client(whose: ClientImplementation) -> StoryResult {
+/// A double click on a route with an interval of one second, which expires before a third submission: one effect.
+async fn patient_client_scenario(whose: ClientImplementation) -> ScenarioResult {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let submissions = AtomicUsize::new(0);
-    let way = FaultyHttpProxy::to(shop.url(), move |seen| {
+    let proxy = FaultyHttpProxy::to(shop.url(), move |seen| {
         if !seen.fetches() && submissions.fetch_add(1, Ordering::SeqCst) >= 2 {
             clock.advance(Duration::from_secs(1));
         }
         HttpFault::None
     });
-    let (way, mut caller) = (way.await, Caller::of(whose));
+    let (proxy, mut caller) = (proxy.await, Caller::of(whose));
     for _ in 0..2 {
-        caller.submit(&way.url, "/spaced/second", "order").await;
+        caller.submit(&proxy.url, "/spaced/second", "order").await;
     }
-    told(shop.ledger.runs().len() == 1, || format!("one content, {} effects", shop.ledger.runs().len()))
+    ensure(shop.ledger.runs().len() == 1, || format!("one content, {} effects", shop.ledger.runs().len()))
 }
 
 #[tokio::test]
 async fn patient_client() {
-    the_story_of_patient_client(ClientImplementation::Onceward).await.unwrap();
-    the_story_of_patient_client(ClientImplementation::Another(ClientFlaw::PatientClient)).await.unwrap_err();
+    patient_client_scenario(ClientImplementation::Onceward).await.unwrap();
+    patient_client_scenario(ClientImplementation::Another(ClientFlaw::PatientClient)).await.unwrap_err();
 }

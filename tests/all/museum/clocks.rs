@@ -1,4 +1,4 @@
-//! Rows about clocks.
+//! Museum row about clocks.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use onceward_tests::polling::until;
 use onceward_tests::shop::TAKES;
 use onceward_tests::wall_clock::WallClock;
 
-use super::{StoryResult, told};
+use super::{ScenarioResult, ensure};
 use crate::PEER;
 
-/// The wall clock jumps further than a lease while a handler runs, and the same is sent again: one effect.
-async fn the_story_of_jumped_clock(kind: &str) -> StoryResult {
+/// The wall clock jumps by more than a lease while a handler runs, and a duplicate arrives: one effect.
+async fn jumped_clock_scenario(kind: &str) -> ScenarioResult {
     let (file, clock, ledger) = (Sqlite::with("").await, WallClock::new(), Ledger::new());
     Sql::migrate(&file.url()).await.unwrap();
     let peer = Peer::start_by(&clock, PEER, kind, &file.url(), &ledger);
@@ -27,13 +27,15 @@ async fn the_story_of_jumped_clock(kind: &str) -> StoryResult {
     clock.jump(20);
     let again = ask().await.unwrap();
     assert_eq!(first.await.unwrap().said(), "200 executed");
-    told(ledger.count("effect") == 1, || format!("the second was told {}, and there are two effects", again.said()))?;
+    ensure(ledger.count("effect") == 1, || {
+        format!("the duplicate received {}, and there are two effects", again.said())
+    })?;
     assert_eq!(again.said(), "409 in_progress");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jumped_clock() {
-    the_story_of_jumped_clock("onceward").await.unwrap();
-    the_story_of_jumped_clock(WallClockLayer::NAME).await.unwrap_err();
+    jumped_clock_scenario("onceward").await.unwrap();
+    jumped_clock_scenario(WallClockLayer::NAME).await.unwrap_err();
 }

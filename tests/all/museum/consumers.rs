@@ -1,4 +1,4 @@
-//! Rows about consumers of messages.
+//! Museum row about consumers of messages.
 
 use onceward::store::Redis;
 use onceward::{Guard, Intent, Key, KeyRules, Policy, Subject};
@@ -6,9 +6,9 @@ use onceward_tests::flawed::HastyConsumer;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
 
-use super::{StoryResult, told};
+use super::{ScenarioResult, ensure};
 
-/// Whose consumer it is.
+/// A consumer of either implementation.
 enum Consumer {
     Onceward(Guard),
     Hasty(HastyConsumer),
@@ -25,7 +25,7 @@ impl Consumer {
             Self::Onceward(guard) => {
                 let key = Key::new(message).unwrap();
                 let intent = Intent::new("charge", Subject::anonymous()).key(&key);
-                // What it is told does not matter here, only how often it charges.
+                // The result does not matter here, only the number of charges.
                 let _ = guard.run(&Policy::key(KeyRules::at_most_once()), &intent, charge).await;
             }
             Self::Hasty(consumer) => {
@@ -35,22 +35,22 @@ impl Consumer {
     }
 }
 
-/// A queue delivers a message again until it is done.
-async fn the_story_of_err_after_effect(consumer: Consumer) -> StoryResult {
+/// A queue redelivers a message until it is acknowledged.
+async fn err_after_effect_scenario(consumer: Consumer) -> ScenarioResult {
     let ledger = Ledger::new();
     for _ in 0..3 {
         consumer.deliver("4711", &ledger).await;
     }
     let charged = ledger.count("charged");
-    told(charged == 1, || format!("charged {charged} times"))
+    ensure(charged == 1, || format!("charged {charged} times"))
 }
 
 #[tokio::test]
 async fn err_after_effect() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    the_story_of_err_after_effect(Consumer::Onceward(guard)).await.unwrap();
+    err_after_effect_scenario(Consumer::Onceward(guard)).await.unwrap();
     let hasty = HastyConsumer::open(&redis.url()).unwrap();
-    let wrong = the_story_of_err_after_effect(Consumer::Hasty(hasty)).await.unwrap_err();
+    let wrong = err_after_effect_scenario(Consumer::Hasty(hasty)).await.unwrap_err();
     assert_eq!(wrong, "charged 3 times");
 }

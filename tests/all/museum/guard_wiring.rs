@@ -1,4 +1,4 @@
-//! Rows about how a layer is put into an application: a good layer, in the wrong place.
+//! Museum rows about wiring: a correct layer in the wrong place of an application.
 
 use actix_web::middleware::from_fn;
 use actix_web::{App, HttpResponse, HttpServer, web};
@@ -9,7 +9,7 @@ use onceward_tests::flawed::MemoryLayer;
 use onceward_tests::key_routes::{buy, serve};
 use onceward_tests::ledger::Ledger;
 
-use super::{StoryResult, told};
+use super::{ScenarioResult, ensure};
 use crate::actix::store_per_worker::{Runtime, start};
 
 async fn pay(ledger: web::Data<Ledger>) -> HttpResponse {
@@ -17,8 +17,8 @@ async fn pay(ledger: web::Data<Ledger>) -> HttpResponse {
     HttpResponse::Created().finish()
 }
 
-/// The layer is built inside the closure of the server, once in every worker. A server that does not start pays nothing twice.
-async fn the_story_of_store_per_worker(is_onceward: bool) -> StoryResult {
+/// The layer is built inside the closure of the server, once in every worker. A server that refuses to start has no double payments.
+async fn store_per_worker_scenario(is_onceward: bool) -> ScenarioResult {
     let ledger = Ledger::new();
     let book = web::Data::new(ledger.clone());
     let started = start(Runtime::Actix, 1, move |listener| {
@@ -42,18 +42,17 @@ async fn the_story_of_store_per_worker(is_onceward: bool) -> StoryResult {
             buy(&running.url, "/pay", "k", "").await;
         }
     }
-    told(ledger.runs().len() <= 1, || format!("{} payments", ledger.runs().len()))
+    ensure(ledger.runs().len() <= 1, || format!("{} payments", ledger.runs().len()))
 }
 
 #[tokio::test]
 async fn store_per_worker() {
-    the_story_of_store_per_worker(true).await.unwrap();
-    the_story_of_store_per_worker(false).await.unwrap_err();
+    store_per_worker_scenario(true).await.unwrap();
+    store_per_worker_scenario(false).await.unwrap_err();
 }
 
-/// The same layer stands around a scope and around a route in it. Nothing can run, so a
-/// client must not be asked to come back for ever.
-async fn the_story_of_nested_layers(is_onceward: bool) -> StoryResult {
+/// The same layer wraps a scope and a route in it. No request can run, so the response must not ask the client to retry forever.
+async fn nested_layers_scenario(is_onceward: bool) -> ScenarioResult {
     let (ledger, layer, guard) = (Ledger::new(), MemoryLayer::default(), Guard::new(Memory::new()));
     let served = serve(&ledger, move |config| {
         let resource = web::resource("/pay").route(web::post().to(pay));
@@ -69,7 +68,7 @@ async fn the_story_of_nested_layers(is_onceward: bool) -> StoryResult {
     });
     for _ in 0..3 {
         let answer = buy(&served.url, "/shop/pay", "k", "").await;
-        told(answer.status != 409, || format!("told {} though nothing runs", answer.said()))?;
+        ensure(answer.status != 409, || format!("received {} though no run is in flight", answer.said()))?;
         assert_eq!(answer.said(), "500 internal");
     }
     assert!(ledger.runs().is_empty());
@@ -78,6 +77,6 @@ async fn the_story_of_nested_layers(is_onceward: bool) -> StoryResult {
 
 #[tokio::test]
 async fn nested_layers() {
-    the_story_of_nested_layers(true).await.unwrap();
-    the_story_of_nested_layers(false).await.unwrap_err();
+    nested_layers_scenario(true).await.unwrap();
+    nested_layers_scenario(false).await.unwrap_err();
 }

@@ -1,5 +1,5 @@
-//! Defects of the code that this project began from, each by its number in the requirements. What they have in common: the
-//! same is sent twice, and the layer that was to notice makes it worse.
+//! Defects of the code that this project started from, each by its number in the requirements: a duplicate arrives, and the layer
+//! that should detect it fails.
 
 use std::time::Duration;
 
@@ -38,9 +38,9 @@ fn served<P: 'static>(protect: Protect<P>) -> (TestServer, Ledger) {
     (serve_one(&ledger, protect), ledger)
 }
 
-/// D5: SETNX without an expiry. Whatever is claimed goes away by itself, also if its owner is killed in the middle.
+/// D5: SETNX without an expiry. Every claim expires by itself, also if its owner is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d05_nothing_is_claimed_without_an_expiry() {
+async fn d05_every_claim_expires() {
     let mut pair = Pair::start(PEER, "onceward").await;
     let remembered = token(pair.one()).await;
     let slow = [
@@ -60,13 +60,13 @@ async fn d05_nothing_is_claimed_without_an_expiry() {
         for name in pair.redis.keys() {
             let life = pair.redis.ask::<i64>(&format!("PTTL {name}"));
             // -2: it has expired since.
-            assert!(life >= 0 || life == -2, "{name} lives {life}");
+            assert!(life >= 0 || life == -2, "{name} has the PTTL {life}");
         }
     };
     assert!(pair.redis.keys().len() >= 6);
     let end = Instant::now() + Duration::from_millis(800);
     while Instant::now() < end {
-        // Renewals come and go meanwhile.
+        // Renewals happen meanwhile.
         all_expire();
     }
     pair.peers[0].kill();
@@ -84,9 +84,9 @@ async fn d05_nothing_is_claimed_without_an_expiry() {
     assert!(all_expire());
 }
 
-/// D7: an interval below a second, cut to whole seconds, is none.
+/// D7: an interval below a second was rounded down to none.
 #[tokio::test]
-async fn d07_half_a_second_is_not_cut_to_nothing() {
+async fn d07_interval_below_a_second_is_not_truncated() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     for millis in [1, 250, 300, 500, 999, 1_500] {
@@ -100,14 +100,17 @@ async fn d07_half_a_second_is_not_cut_to_nothing() {
         assert!(again == TOO_SOON || begun.elapsed() >= Duration::from_millis(millis), "{millis} ms");
         let lives: Vec<i64> = redis.keys().iter().map(|name| redis.ask(&format!("PTTL {name}"))).collect();
         assert!(lives.iter().all(|life| *life != -1), "{lives:?}");
-        until("it is over", LONG, || async { send(plainly(&served.url, "/it", "order")).await.said() == RAN }).await;
+        until("the interval expires", LONG, || async {
+            send(plainly(&served.url, "/it", "order")).await.said() == RAN
+        })
+        .await;
         assert!(begun.elapsed() >= Duration::from_millis(millis), "{millis} ms");
     }
 }
 
-/// D8: what a thread remembered of the request before, because its answer was of another type, freed a stranger's key.
+/// D8: thread-local state that a response of another type had left released the key of another request.
 #[tokio::test]
-async fn d08_a_request_never_frees_what_another_on_its_thread_has_claimed() {
+async fn d08_request_never_releases_claims_of_its_thread() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let user = SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
     let protect = Protect::interval(&guard, user, every(MINUTE));
@@ -128,7 +131,7 @@ async fn d08_a_request_never_frees_what_another_on_its_thread_has_claimed() {
                 .service(on("/panic").route(web::route().to(panics)))
                 .service(web::resource("/open").route(web::route().to(fails)))
         };
-        // One thread for everybody.
+        // One thread for all requests.
         Ok(HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run())
     });
     let ask = |path: &str, user: &str| plainly(&served.url, path, user).header(USER, user.to_owned());
@@ -137,7 +140,7 @@ async fn d08_a_request_never_frees_what_another_on_its_thread_has_claimed() {
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
     for path in ["/it", "/streamed", "/fails", "/panic", "/open", "/nowhere"] {
         let status = if path == "/it" { 422 } else { 200 };
-        // Whatever becomes of this one, its answer of another type included, which is not read to its end.
+        // The result does not matter. The body of the streamed response is not read to its end.
         drop(ask(path, "bob").header(STATUS, status).send().await);
         for other in ["alice", "carol"] {
             assert_eq!(send(ask("/it", other)).await.said(), TOO_SOON, "{other}, after bob's {path}");
@@ -148,7 +151,7 @@ async fn d08_a_request_never_frees_what_another_on_its_thread_has_claimed() {
     assert_eq!([ledger.count("alice"), ledger.count("carol")], [1, 1]);
 }
 
-/// D9: whoever failed freed the key, whosever it was by then.
+/// D9: a request that failed released the key, even if another request owned it by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d09_only_its_owner_frees_a_claim() {
     let redis = RedisServer::start();
@@ -160,7 +163,7 @@ async fn d09_only_its_owner_frees_a_claim() {
         let ask = |order: &str| plainly(&served.url, "/it", order);
         let first = tokio::spawn(send(ask("first").header(TAKES, 300).header(STATUS, 422)));
         until("it has begun", LONG, || async { ledger.count("begun") == 2 * at + 1 }).await;
-        // The store has lost it, long before it is due to be renewed.
+        // The store loses the claim long before its renewal.
         for name in redis.keys().iter().filter(|name| !name.contains(":secret:")) {
             redis.ask::<()>(&format!("DEL {name}"));
         }
@@ -168,15 +171,15 @@ async fn d09_only_its_owner_frees_a_claim() {
         until("it has begun", LONG, || async { ledger.count("begun") == 2 * at + 2 }).await;
         assert_eq!(first.await.unwrap().said(), "422 not_applied");
         assert_eq!(send(ask("third")).await.said(), beside);
-        assert!(!successor.is_finished(), "it was asked in time");
+        assert!(!successor.is_finished(), "the third request was in time");
         assert_eq!(successor.await.unwrap().said(), RAN);
     }
     assert_eq!(ledger.count("third"), 0);
 }
 
-/// D10: without X-Real-IP all strangers were one, and with it anybody was whom he said.
+/// D10: without X-Real-IP all clients were the same subject, and with it any client could pose as another.
 #[tokio::test]
-async fn d10_nobody_is_taken_for_another_for_want_of_a_header_nor_for_the_sake_of_one() {
+async fn d10_headers_never_change_the_subject() {
     let guard = Guard::new(Memory::new());
     let by_address = SubjectFrom::client_address();
     let by_user = SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
@@ -188,12 +191,20 @@ async fn d10_nobody_is_taken_for_another_for_want_of_a_header_nor_for_the_sake_o
     };
     assert_eq!(send(plainly(&address.url, "/it", "order")).await.said(), RAN);
     for who in ["192.0.2.1", "192.0.2.2", "for=192.0.2.3", "", "289.13.2.12"] {
-        assert_eq!(send(claimed(&address.url, who)).await.said(), TOO_SOON, "{who}: the address is the connection's");
+        assert_eq!(
+            send(claimed(&address.url, who)).await.said(),
+            TOO_SOON,
+            "{who}: the subject is the address of the connection"
+        );
     }
     assert_eq!(addressed.runs().len(), 1);
 
     for _ in 0..2 {
-        assert_eq!(send(claimed(&user.url, "192.0.2.1")).await.said(), "401 unauthorized", "nobody is not somebody");
+        assert_eq!(
+            send(claimed(&user.url, "192.0.2.1")).await.said(),
+            "401 unauthorized",
+            "a request without a subject is rejected"
+        );
     }
     for name in ["alice", "bob"] {
         let ask = || send(claimed(&user.url, "192.0.2.1").header(USER, name));
@@ -204,7 +215,7 @@ async fn d10_nobody_is_taken_for_another_for_want_of_a_header_nor_for_the_sake_o
 
 /// D11: the method was not part of the key.
 #[tokio::test]
-async fn d11_two_methods_on_one_path_are_two() {
+async fn d11_methods_on_one_path_are_independent() {
     let (served, ledger) = served(spaced(every(MINUTE)));
     let methods = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     for said in [RAN, TOO_SOON] {
@@ -214,13 +225,13 @@ async fn d11_two_methods_on_one_path_are_two() {
         }
     }
     let look = send(http().get(format!("{}/it", served.url))).await;
-    assert_eq!((look.status, look.outcome.as_str()), (200, ""), "whoever only reads is not asked");
+    assert_eq!((look.status, look.outcome.as_str()), (200, ""), "a GET is not checked");
     assert_eq!(ledger.runs().len(), methods.len() + 1);
 }
 
-/// D12: a null argument made the filter crash.
+/// D12: a null argument crashed the filter.
 #[tokio::test]
-async fn d12_nothing_at_all_is_content_like_any_other() {
+async fn d12_empty_and_null_bodies_are_content() {
     let guard = Guard::new(Memory::new());
     let anonymous = SubjectFrom::anonymous;
     let protects = [
@@ -260,7 +271,7 @@ async fn d12_nothing_at_all_is_content_like_any_other() {
                 if let Some(body) = body { request.body(body) } else { request }
             };
             let first = send(ask()).await;
-            // A field without a value may be the same as one with an empty one, but it is never a failure.
+            // A field without a value may equal one with an empty value, but it is never an error.
             assert!([RAN, TOO_SOON].contains(&first.said().as_str()), "{kind:?} {body:?}: {}", first.said());
             assert_eq!(send(ask()).await.said(), again, "{kind:?} {body:?}");
         }
@@ -275,7 +286,7 @@ async fn d12_nothing_at_all_is_content_like_any_other() {
     }
 }
 
-/// What comes back for this on one connection, to its end.
+/// Sends these bytes on one connection and returns everything that the server sends back.
 async fn raw(url: &str, requests: &str) -> String {
     let mut client = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
     client.write_all(requests.as_bytes()).await.unwrap();
@@ -284,9 +295,9 @@ async fn raw(url: &str, requests: &str) -> String {
     answer
 }
 
-/// D13: the rejection was declared as HTML, and after it was written the exception went on and wrote another.
+/// D13: the rejection had the content type of HTML, and the exception then wrote a second response.
 #[tokio::test]
-async fn d13_a_refusal_is_one_problem_with_the_content_type_of_one() {
+async fn d13_rejection_is_one_problem_response() {
     let shop = Shop::on(Memory::new());
     let url = shop.url();
     let (spent, remembered) = (token(url).await, token(url).await);
@@ -296,7 +307,7 @@ async fn d13_a_refusal_is_one_problem_with_the_content_type_of_one() {
     assert_eq!(send(plainly(url, "/spaced/mine", "a").header(USER, "alice")).await.status, 200);
     for (path, head, code) in [
         ("/spaced/mine", "x-user: alice".to_owned(), "too_soon"),
-        ("/spaced/mine", "x-nobody: alice".to_owned(), "unauthorized"),
+        ("/spaced/mine", "x-other: alice".to_owned(), "unauthorized"),
         ("/orders", format!("Onceward-Token: {spent}"), "token_used"),
         ("/orders", "Onceward-Token: ow1_what".to_owned(), "token_malformed"),
         ("/remembered/orders", format!("Onceward-Token: {remembered}"), "token_used"),
@@ -304,7 +315,7 @@ async fn d13_a_refusal_is_one_problem_with_the_content_type_of_one() {
         ("/keyed/orders", "x-nothing: k".to_owned(), "key_missing"),
     ] {
         let request = format!("POST {path} HTTP/1.1\r\nHost: shop\r\nContent-Length: 0\r\n{head}\r\n");
-        // Twice on one connection: whatever is written after the first answer would be taken for the second.
+        // Twice on one connection: bytes after the first response would become part of the second.
         let answers = raw(url, &format!("{request}\r\n{request}Connection: close\r\n\r\n")).await;
         assert_eq!(answers.matches("HTTP/1.1 ").count(), 2, "{answers}");
         let mut rest = answers.as_str();
@@ -322,17 +333,17 @@ async fn d13_a_refusal_is_one_problem_with_the_content_type_of_one() {
             assert!(head.starts_with(&format!("HTTP/1.1 {} ", problem.status)), "{head}");
             rest = &body[length..];
         }
-        assert_eq!(rest, "", "{code}: nothing comes after it");
+        assert_eq!(rest, "", "{code}: bytes after the response");
     }
     let person = send(plainly(url, "/spaced/mine", "a").header(USER, "alice").header("accept", "text/html")).await;
     assert_eq!(person.headers["content-type"], "text/html; charset=utf-8");
-    assert!(person.body.starts_with(b"<!doctype html>"), "and what is said to be HTML is");
+    assert!(person.body.starts_with(b"<!doctype html>"), "the body is HTML");
     assert_eq!(shop.ledger.runs().len(), 4);
 }
 
-/// D14: a handler that was slower than the interval let the duplicate in.
+/// D14: a duplicate ran if the handler was slower than the interval.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d14_a_handler_slower_than_its_interval_lets_nobody_in() {
+async fn d14_duplicates_are_rejected_while_a_slow_handler_runs() {
     let pair = Pair::start(PEER, "patient").await;
     let path = "/spaced/half";
     let begun = Instant::now();
@@ -347,12 +358,12 @@ async fn d14_a_handler_slower_than_its_interval_lets_nobody_in() {
         assert_eq!((again.said().as_str(), again.headers.get("retry-after")), (TOO_SOON, None));
         refused_late += usize::from(begun.elapsed() > HALF * 2);
     }
-    assert!(refused_late > 0, "it was asked for again {refused_late} times after a second");
+    assert!(refused_late > 0, "no duplicate was rejected after a second");
     assert_eq!(first.await.unwrap().said(), RAN);
     assert_eq!((pair.ledger.count("begun"), pair.ledger.count("effect")), (1, 1));
 }
 
-/// A multipart form: a name, the name of a file if it is one, and what is in it.
+/// Builds a multipart form. Each part has a name, a file name if it is a file, and content.
 fn form(parts: &[(&str, Option<&str>, &str)]) -> String {
     let part = |(name, file, value): &(&str, Option<&str>, &str)| {
         let file = file.map(|file| format!("; filename=\"{file}\"\r\nContent-Type: text/plain")).unwrap_or_default();
@@ -361,9 +372,9 @@ fn form(parts: &[(&str, Option<&str>, &str)]) -> String {
     parts.iter().map(part).collect::<String>() + "--x--\r\n"
 }
 
-/// D15: a list was taken for files, or for none, by its first element.
+/// D15: the first element of a list decided whether the whole list was files.
 #[tokio::test]
-async fn d15_a_form_with_several_files_is_not_judged_by_the_first() {
+async fn d15_every_part_of_a_form_is_compared() {
     let upload = |url: &str, parts: &[(&str, Option<&str>, &str)]| {
         plainly(url, "/it", "order").header("content-type", "multipart/form-data; boundary=x").body(form(parts))
     };
@@ -379,7 +390,7 @@ async fn d15_a_form_with_several_files_is_not_judged_by_the_first() {
     }
     assert_eq!(ledger.runs().len(), lists.len());
 
-    // Without its files, everything else still counts, wherever in the list it stands.
+    // Without its files, every other part still counts, at any position of the list.
     let (rest, ledger) = served(spaced(every(MINUTE)).fingerprint(Fields::all().without_files()));
     for (list, said) in [
         (vec![a, text], RAN),
@@ -396,13 +407,13 @@ async fn d15_a_form_with_several_files_is_not_judged_by_the_first() {
     assert_eq!(ledger.runs().len(), 4);
 }
 
-/// D19: an interval of no time was accepted, and protected nothing.
+/// D19: an interval of zero was accepted, and protected nothing.
 #[test]
-fn d19_an_interval_of_no_time_is_refused_when_it_is_made() {
+fn d19_interval_of_zero_is_rejected() {
     for none in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
         assert_eq!(IntervalRules::new().every(none), Err(SettingError::IntervalTooShort), "{none:?}");
     }
-    let told = SettingError::IntervalTooShort.to_string();
-    assert!(told.contains("a millisecond at least"), "{told}");
+    let error = SettingError::IntervalTooShort.to_string();
+    assert!(error.contains("at least 1 millisecond"), "{error}");
     assert!(IntervalRules::new().every(Duration::from_millis(1)).is_ok());
 }

@@ -1,4 +1,4 @@
-//! A plain redeem of a token that another run has claimed: a delete that does not compare has to put back what it has deleted.
+//! Museum row about a plain redeem of a token that another run has claimed: an unconditional delete has to put the record back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,15 +13,15 @@ use onceward_tests::redis_server::{RedisServer, native_program};
 use redis::aio::ConnectionManager;
 use redis::{Client, RedisResult, cmd};
 
-use super::{StoryResult, told};
+use super::{ScenarioResult, ensure};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How a plain token is redeemed.
+/// An implementation of the plain redeem.
 #[derive(Clone)]
 enum Redeemer {
     Onceward(Guard),
-    /// Deletes the record whatever it is, and puts it back unless it is that of an unused token.
+    /// Deletes any record, and puts it back unless it is that of an unused token.
     TakesFirst(ConnectionManager),
 }
 
@@ -33,7 +33,7 @@ impl Redeemer {
         }
     }
 
-    /// Redeems the token whose record has this name, and returns whether the handler may run. `None` if that is not known.
+    /// Redeems the token whose record has this name. Returns true if the handler may run, and `None` if that is unknown.
     async fn redeem(&self, token: &str, name: &str) -> Option<bool> {
         match self {
             Self::Onceward(guard) => {
@@ -73,7 +73,7 @@ async fn take_first(connection: &mut ConnectionManager, name: &str) -> RedisResu
     }
 }
 
-/// A token that was used elsewhere, and the name of the record that this has left.
+/// A token that was redeemed elsewhere, and the name of the record left by that.
 #[derive(Clone)]
 struct UsedToken {
     what: &'static str,
@@ -81,7 +81,7 @@ struct UsedToken {
     name: String,
 }
 
-/// A token for each way to use one that leaves a record, and the run that is in flight.
+/// Returns one token for each kind of redeem that leaves a record, and the run that is in flight.
 async fn used_tokens(guard: &Guard) -> (Vec<UsedToken>, Option<Pass>) {
     let (mut used, mut running) = (Vec::new(), None);
     // Too long for a renewal during the test.
@@ -95,7 +95,7 @@ async fn used_tokens(guard: &Guard) -> (Vec<UsedToken>, Option<Pass>) {
             "mark" => guard.check(&Policy::token(), &intent.attempt(&attempt)).await,
             _ => guard.check(&remembered, &intent).await,
         };
-        let Ok(Verdict::Run(pass)) = checked else { panic!("it is good") };
+        let Ok(Verdict::Run(pass)) = checked else { panic!("the token is valid") };
         let name = pass.ticket().name("onceward");
         match kind {
             "claim" => running = Some(pass),
@@ -107,21 +107,21 @@ async fn used_tokens(guard: &Guard) -> (Vec<UsedToken>, Option<Pass>) {
     (used, running)
 }
 
-/// The record, and when it expires.
+/// Returns the record and its expiry time.
 fn record(redis: &RedisServer, name: &str) -> (Option<Vec<u8>>, i64) {
     let mut connection = redis.connection();
     let record = cmd("GET").arg(name).query(&mut connection).unwrap();
     (record, cmd("PEXPIRETIME").arg(name).query(&mut connection).unwrap())
 }
 
-/// The token is claimed, answered or marked elsewhere, and plain redeems of it are cut before and after every command: the record is
-/// there all the time, unchanged.
-async fn the_story_of_claim_in_hand(kind: &str, redis: RedisServer) -> StoryResult {
+/// The token has a claim, a reply or a mark, and plain redeems of it are cut before and after every command: the record stays
+/// unchanged all the time.
+async fn claim_in_hand_scenario(kind: &str, redis: RedisServer) -> ScenarioResult {
     let owner = Guard::new(Redis::open(&redis.url()).unwrap());
     let proxy = Proxy::before(redis.port()).await;
     let commands = match (kind, redis.compare_commands().remove) {
         ("onceward", "EVALSHA") => vec!["EVALSHA"],
-        // A native command says less than a script, and a lookup follows.
+        // A native command returns less than a script, so a lookup follows.
         ("onceward", native) => vec![native, "GET\r\n"],
         _ => vec!["GETDEL", "SET"],
     };
@@ -134,22 +134,24 @@ async fn the_story_of_claim_in_hand(kind: &str, redis: RedisServer) -> StoryResu
                 let redeemer = Redeemer::connect(kind, &proxy.url()).await;
                 let struck = proxy.struck();
                 proxy.next(command, fate);
-                // Native commands are tried in the background, and scripts run until they are known.
-                until("the command is cut off", Duration::from_secs(10), || async {
+                // Native commands are probed in the background, and scripts are used until then.
+                until("the command is cut", Duration::from_secs(10), || async {
                     let runs = redeemer.redeem(&token, &name).await;
                     assert_ne!(runs, Some(true), "the {what} was redeemed as if it were a token");
                     proxy.struck() > struck
                 })
                 .await;
-                told(record(&redis, &name) == before, || format!("the {what} is gone after {command:?} and {fate:?}"))?;
+                ensure(record(&redis, &name) == before, || {
+                    format!("the {what} is gone after {command:?} and {fate:?}")
+                })?;
             }
         }
     }
     Ok(())
 }
 
-/// While plain redeems of it go on, an observer looks at the record thousands of times: it is never absent.
-async fn the_story_of_an_observer(kind: &str) -> StoryResult {
+/// During plain redeems, an observer reads the record thousands of times: it is never absent.
+async fn observer_scenario(kind: &str) -> ScenarioResult {
     let redis = RedisServer::start();
     let owner = Guard::new(Redis::open(&redis.url()).unwrap());
     let (used, _running) = used_tokens(&owner).await;
@@ -180,19 +182,19 @@ async fn the_story_of_an_observer(kind: &str) -> StoryResult {
     }
     is_over.store(true, Ordering::SeqCst);
     redeemers.join_all().await;
-    told(missed.is_none(), || format!("the {} was absent for a moment", missed.unwrap_or_default()))
+    ensure(missed.is_none(), || format!("the {} was absent for a moment", missed.unwrap_or_default()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claim_in_hand() {
-    the_story_of_claim_in_hand("onceward", RedisServer::start()).await.unwrap();
+    claim_in_hand_scenario("onceward", RedisServer::start()).await.unwrap();
     for native in ["redis-8.10", "valkey-9.0"] {
         let redis = RedisServer::start_program(&native_program(native), &[]);
-        the_story_of_claim_in_hand("onceward", redis).await.unwrap();
+        claim_in_hand_scenario("onceward", redis).await.unwrap();
     }
-    let wrong = the_story_of_claim_in_hand("takes_first", RedisServer::start()).await.unwrap_err();
+    let wrong = claim_in_hand_scenario("takes_first", RedisServer::start()).await.unwrap_err();
     assert!(wrong.contains("is gone"), "{wrong}");
-    the_story_of_an_observer("onceward").await.unwrap();
-    let wrong = the_story_of_an_observer("takes_first").await.unwrap_err();
+    observer_scenario("onceward").await.unwrap();
+    let wrong = observer_scenario("takes_first").await.unwrap_err();
     assert!(wrong.contains("was absent"), "{wrong}");
 }

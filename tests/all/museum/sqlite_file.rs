@@ -1,4 +1,4 @@
-//! A row about a database in a file, which somebody deletes while a process has it open.
+//! Museum row about a SQLite file that is deleted while a process has it open.
 
 use std::fs;
 use std::path::Path;
@@ -9,16 +9,16 @@ use onceward::{Guard, Intent, Key, KeyRules, Policy, Subject, Verdict};
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 
-use super::{StoryResult, told};
+use super::{ScenarioResult, ensure};
 
-/// Who lets each key through once, by a file.
-enum Doorkeeper {
+/// An implementation that accepts each key once, by a SQLite file.
+enum Gate {
     Onceward(Guard),
-    /// A table with a unique key, which is right as long as all processes have the same file open.
+    /// A table with a unique key: correct as long as all processes have the same file open.
     Table(SqlitePool),
 }
 
-impl Doorkeeper {
+impl Gate {
     async fn at(path: &Path, is_onceward: bool) -> Self {
         let address = format!("sqlite:{}", path.display());
         if is_onceward {
@@ -32,8 +32,8 @@ impl Doorkeeper {
         Self::Table(pool)
     }
 
-    /// Whether this key may run. What fails runs nothing.
-    async fn lets_in(&self, key: &str) -> bool {
+    /// Returns true if this key may run. An error returns false.
+    async fn accepts(&self, key: &str) -> bool {
         match self {
             Self::Onceward(guard) => {
                 let key = Key::new(key).unwrap();
@@ -51,22 +51,22 @@ impl Doorkeeper {
     }
 }
 
-async fn the_story_of_replaced_file(is_onceward: bool) -> StoryResult {
+async fn replaced_file_scenario(is_onceward: bool) -> ScenarioResult {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let former = Doorkeeper::at(&path, is_onceward).await;
-    assert!(former.lets_in("before").await && !former.lets_in("before").await);
+    let former = Gate::at(&path, is_onceward).await;
+    assert!(former.accepts("before").await && !former.accepts("before").await);
     for file in fs::read_dir(folder.path()).unwrap() {
         fs::remove_file(file.unwrap().path()).unwrap();
     }
-    let present = Doorkeeper::at(&path, is_onceward).await;
-    let (one, other) = (present.lets_in("after").await, former.lets_in("after").await);
-    assert!(one, "somebody gets through");
-    told(!other, || "two processes let the same key in, each by a file of its own".into())
+    let present = Gate::at(&path, is_onceward).await;
+    let (one, other) = (present.accepts("after").await, former.accepts("after").await);
+    assert!(one, "a process that opens the new file accepts the key");
+    ensure(!other, || "two processes accepted the same key, each by its own file".into())
 }
 
 #[tokio::test]
 async fn replaced_file() {
-    the_story_of_replaced_file(true).await.unwrap();
-    the_story_of_replaced_file(false).await.unwrap_err();
+    replaced_file_scenario(true).await.unwrap();
+    replaced_file_scenario(false).await.unwrap_err();
 }

@@ -1,4 +1,4 @@
-//! What is asked wrongly is an error that says what to do, and changes nothing.
+//! An invalid change is an error that says what to do, and changes nothing.
 
 use std::error::Error as _;
 
@@ -15,9 +15,9 @@ const ORDERS: &str =
     INSERT INTO orders VALUES (7, 'open', 'a', 1, 1), (8, 'open', 'a', 1, 1)";
 
 on_both! {
-    /// D16: text that a caller sent was put into the statement. Values are bound, whatever is in them, and a name that is
-    /// none is refused, wherever it stands.
-    async fn d16_no_text_that_anybody_sent_becomes_sql(ORDERS => database) {
+    /// D16: text from a client was put into the statement. Values are always bound, and an invalid table or column name is
+    /// rejected at every place.
+    async fn d16_client_text_never_becomes_sql(ORDERS => database) {
         let mut connection = database.connection().await;
         let evil = ["'; DROP TABLE orders; --", "\" OR 1 = 1 --", "$1", "open' OR '1' = '1", "\\", "?1", "x\u{2019}y"];
         for (number, text) in evil.into_iter().enumerate() {
@@ -53,32 +53,32 @@ on_both! {
         assert_eq!(database.text("SELECT status FROM orders WHERE id = 7").await, "open");
     }
 
-    async fn a_change_that_is_asked_wrongly_says_what_is_missing(ORDERS => database) {
+    async fn invalid_change_names_what_is_missing(ORDERS => database) {
         let mut connection = database.connection().await;
         let row = || Change::<Connection>::to("orders").key("id", 7_i64);
         for (refused, expected) in [
-            (Change::to("orders").with("status", "x").upsert(&mut connection).await, "needs a key(column, value)"),
-            (row().upsert(&mut connection).await, "there is nothing to set"),
-            (row().with("status", "x").with("status", "y").upsert(&mut connection).await, "status is named twice"),
-            (row().with("version", 3_i64).newer("version", 3, &mut connection).await, "version is named twice"),
+            (Change::to("orders").with("status", "x").upsert(&mut connection).await, "call key(column, value)"),
+            (row().upsert(&mut connection).await, "sets no column"),
+            (row().with("status", "x").with("status", "y").upsert(&mut connection).await, "status is set twice"),
+            (row().with("version", 3_i64).newer("version", 3, &mut connection).await, "version is set twice"),
             (row().key("status", None::<String>).insert_once(&mut connection).await, "the key status is NULL"),
-            (row().change_status("status", "open", "open", &mut connection).await, "no way leads to this status"),
-            (row().forward("status", &["open"], "paid", &mut connection).await, "no way leads to this status"),
-            (row().take("total", 0, row(), &mut connection).await, "0 is no amount"),
+            (row().change_status("status", "open", "open", &mut connection).await, "invalid target status"),
+            (row().forward("status", &["open"], "paid", &mut connection).await, "invalid target status"),
+            (row().take("total", 0, row(), &mut connection).await, "0 is not a valid amount"),
             (Change::to("orders").key("status", "open").insert_once(&mut connection).await, "CREATE UNIQUE INDEX ON orders (status)"),
             (
                 Change::to("orders").key("status", "open").with("group", "b").at_version("version", 1, &mut connection).await,
                 "orders has more than one row with this status",
             ),
         ] {
-            let told = refused.map(drop).unwrap_err().to_string();
-            assert!(told.contains(expected), "{told}");
+            let error = refused.map(drop).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
         assert_eq!(database.number("SELECT count(*) FROM orders WHERE status = 'open' AND \"group\" = 'a' AND version = 1").await, 2);
     }
 
-    /// SQLite takes a quoted name that it does not know for a text: such a condition would be false and say nothing.
-    async fn a_name_that_the_database_does_not_know_is_an_error(ORDERS => database) {
+    /// SQLite treats an unknown quoted name as a string, so a condition on it would silently be false.
+    async fn unknown_table_or_column_is_an_error(ORDERS => database) {
         let mut connection = database.connection().await;
         let row = || Change::<Connection>::to("orders").key("id", 7_i64);
         for refused in [
@@ -97,8 +97,8 @@ on_both! {
         assert_eq!(database.number("SELECT count(*) FROM orders").await, 2);
     }
 
-    /// sqlx keeps a prepared statement by its text, and with it the types that it was first sent with.
-    async fn one_statement_with_values_of_other_types_is_another(ORDERS => database) {
+    /// sqlx caches a prepared statement by its text, with the types of its first execution.
+    async fn statement_with_other_value_types_is_prepared_again(ORDERS => database) {
         let mut connection = database.connection().await;
         let row = || Change::<Connection>::to("orders").key("id", 7_i64);
         for _ in 0..2 {
@@ -107,12 +107,12 @@ on_both! {
             assert_eq!(said(&row().with("total", Some(1_i16)).insert_once(&mut connection).await.unwrap()), "already applied");
             assert_eq!(said(&row().with("total", None::<i64>).insert_once(&mut connection).await.unwrap()), "different");
             let noting = row().with("total", 1_i64).noting("group", "z").insert_once(&mut connection).await.unwrap();
-            assert_eq!(said(&noting), "already applied", "a parameter that only the insert needs");
+            assert_eq!(said(&noting), "already applied", "a parameter of the insert alone");
         }
     }
 
-    /// A statement that is prepared knows the columns that its table had.
-    async fn a_table_that_was_altered_meanwhile_is_asked_again(ORDERS => database) {
+    /// A prepared statement has the columns that its table had at that time.
+    async fn altered_table_is_prepared_again(ORDERS => database) {
         let mut connection = database.connection().await;
         let row = || Change::<Connection>::to("orders").key("id", 7_i64).with("total", 1_i64);
         assert_eq!(said(&row().insert_once(&mut connection).await.unwrap()), "already applied");
@@ -127,8 +127,8 @@ on_both! {
         assert_eq!(again.row().unwrap().get::<String, _>("note"), "2");
     }
 
-    /// Columns narrower than what is bound, and names that are words of SQL.
-    async fn narrow_columns_and_reserved_words_are_columns_like_any_other(ORDERS => database) {
+    /// Columns narrower than the bound values, and reserved words as column names.
+    async fn narrow_columns_and_reserved_words_are_supported(ORDERS => database) {
         let mut connection = database.connection().await;
         let row = |total: i64| Change::<Connection>::to("orders").key("id", 7_i64).with("total", total).with("group", "select");
         assert_eq!(said(&row(5).newer("version", 2, &mut connection).await.unwrap()), "applied");
@@ -138,9 +138,9 @@ on_both! {
     }
 }
 
-/// After an error PostgreSQL does nothing more in a transaction.
+/// After an error, PostgreSQL rejects all further statements of a transaction.
 #[tokio::test]
-async fn a_transaction_that_has_failed_already_is_to_be_rolled_back() {
+async fn aborted_transaction_must_be_rolled_back() {
     let database = onceward_tests::database::Postgres::with(ORDERS).await;
     let mut connection = database.connection().await;
     let mut transaction = connection.begin().await.unwrap();
@@ -148,14 +148,14 @@ async fn a_transaction_that_has_failed_already_is_to_be_rolled_back() {
     let row = Change::<PgConnection>::to("orders").key("id", 9_i64);
     let refused = row.insert_once(&mut *transaction).await.map(drop).unwrap_err();
     assert!(!refused.is_temporary());
-    assert!(refused.to_string().contains("roll it back"), "{refused}");
+    assert!(refused.to_string().contains("roll back"), "{refused}");
     let cause = refused.source().unwrap().to_string();
     assert!(cause.contains("current transaction is aborted"), "{cause}");
 }
 
-/// A key that is too long for an index: PostgreSQL says so, and nothing is cut off.
+/// PostgreSQL rejects a key that is too long for an index, and nothing is truncated.
 #[tokio::test]
-async fn a_key_of_ten_kilobytes_is_refused_by_an_index_that_cannot_hold_it() {
+async fn key_too_long_for_the_index_is_rejected() {
     let database = onceward_tests::database::Postgres::with("CREATE TABLE long (name TEXT PRIMARY KEY)").await;
     let mut connection = database.connection().await;
     let name: String = std::iter::repeat_with(fastrand::alphanumeric).take(10_000).collect();
@@ -165,9 +165,9 @@ async fn a_key_of_ten_kilobytes_is_refused_by_an_index_that_cannot_hold_it() {
     assert_eq!(database.number("SELECT count(*) FROM long").await, 0);
 }
 
-/// A table in a schema of its own.
+/// A table in another schema.
 #[tokio::test]
-async fn a_table_may_be_named_with_its_schema() {
+async fn table_may_have_a_schema() {
     let database = onceward_tests::database::Postgres::with(
         "CREATE SCHEMA shop; CREATE TABLE shop.orders (id BIGINT PRIMARY KEY)",
     )
@@ -194,9 +194,9 @@ impl sqlx::Encode<'_, sqlx::Postgres> for Json {
     }
 }
 
-/// What cannot be compared, and what is not the same any more once the column has rounded it.
+/// A type without an equality operator, and a value that the column rounds.
 #[tokio::test]
-async fn a_value_is_compared_as_the_column_holds_it() {
+async fn value_is_compared_as_the_column_stores_it() {
     let tables = "CREATE TABLE prices (id BIGINT PRIMARY KEY, price REAL, said JSON);
         INSERT INTO prices VALUES (7, 0.1, '{}')";
     let database = onceward_tests::database::Postgres::with(tables).await;

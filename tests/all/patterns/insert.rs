@@ -1,4 +1,4 @@
-//! Inserting once, with a look first, and insert-or-update.
+//! `insert_once`, `query_first` and `upsert`.
 
 use onceward_patterns::{Answer, Change, Why};
 use sqlx::{Connection as _, Row as _};
@@ -14,23 +14,23 @@ const PLACES: &str =
     "CREATE TABLE places (goods BIGINT, category TEXT, shelf BIGINT, at BIGINT, PRIMARY KEY (goods, category))";
 
 on_both! {
-    /// R3, R36, R77: a business key; the conflict gives the existing row. R71: but only to the same request.
-    async fn an_insert_is_made_once_and_a_repetition_gets_the_row(PAYMENTS => database) {
+    /// R3, R36, R77: a conflict on the business key returns the existing row. R71: but only for the same request.
+    async fn insert_is_applied_once_and_repetition_returns_the_row(PAYMENTS => database) {
         let mut connection = database.connection().await;
         let payment = |order: &'static str, cents: i64| Change::to("payments").key("order_no", order).with("cents", cents);
         let first = payment("1", 900).with("note", None::<String>).noting("run", 1_i64).insert_once(&mut connection).await.unwrap();
         assert_eq!(first.map(|row| row.get::<i64, _>("run")), Answer::Applied(1));
         let again = payment("1", 900).with("note", None::<String>).noting("run", 2_i64).insert_once(&mut connection).await.unwrap();
-        assert_eq!(again.map(|row| row.get::<i64, _>("run")), Answer::AlreadyApplied(1), "what differs by nature is not compared");
+        assert_eq!(again.map(|row| row.get::<i64, _>("run")), Answer::AlreadyApplied(1), "noted columns are not compared");
         let other = payment("1", 100).insert_once(&mut connection).await.unwrap();
         assert_eq!(other.map(|row| row.get::<i64, _>("cents")), Answer::Rejected(Why::Different(900)));
         let noted = payment("1", 900).with("note", "x").insert_once(&mut connection).await.unwrap();
-        assert_eq!(said(&noted), "different", "NULL is not the same as something");
+        assert_eq!(said(&noted), "different", "NULL differs from a value");
         assert_eq!(said(&payment("2", 900).insert_once(&mut connection).await.unwrap()), "applied");
         assert_eq!(database.number("SELECT count(*) FROM payments").await, 2);
     }
 
-    async fn of_32_that_insert_at_once_one_does_and_all_get_its_row(PAYMENTS => database) {
+    async fn concurrent_inserts_apply_once_and_return_the_row(PAYMENTS => database) {
         let mut ready = Vec::new();
         for run in 0..RACERS {
             ready.push((run, database.connection().await));
@@ -46,8 +46,8 @@ on_both! {
         assert!(answers.iter().all(|answer| answer.row() == Some(&winner)), "{answers:?}");
     }
 
-    /// R85: what is usually written. It looks, and then it acts; both have looked before one acts.
-    async fn to_select_and_then_insert_lets_both_in("CREATE TABLE payments (order_no TEXT, cents BIGINT)" => database) {
+    /// R85: the naive code selects and then inserts; both have selected before one inserts.
+    async fn naive_select_then_insert_inserts_twice("CREATE TABLE payments (order_no TEXT, cents BIGINT)" => database) {
         let (mut one, mut other) = (database.connection().await, database.connection().await);
         let look = "SELECT count(*) FROM payments WHERE order_no = '1'";
         let seen: [i64; 2] = [
@@ -59,11 +59,11 @@ on_both! {
                 sqlx::query("INSERT INTO payments VALUES ('1', 900)").execute(connection).await.unwrap();
             }
         }
-        assert_eq!(database.number(look).await, 2, "the naive way pays twice");
+        assert_eq!(database.number(look).await, 2, "the naive code pays twice");
     }
 
-    /// The first is rolled back, so that nothing of it is left, and then the second is the first.
-    async fn what_is_rolled_back_was_never_inserted(PAYMENTS => database) {
+    /// The first insert is rolled back and leaves nothing, so the second one is applied.
+    async fn rolled_back_insert_leaves_nothing(PAYMENTS => database) {
         let mut connection = database.connection().await;
         let payment = || Change::to("payments").key("order_no", "1").with("cents", 900_i64);
         let mut transaction = connection.begin_with(BEGIN).await.unwrap();
@@ -75,8 +75,8 @@ on_both! {
         assert_eq!(waiting.await.unwrap().unwrap(), "applied");
     }
 
-    /// R87: source and seq, asked for first. R39: the slow consumer, whose message goes to another machine meanwhile.
-    async fn the_same_source_and_seq_at_once_is_one_row_and_all_get_its_result(INBOX => database) {
+    /// R87: source and seq, queried first. R39: a slow consumer, whose message is redelivered to another machine meanwhile.
+    async fn concurrent_messages_with_one_seq_have_one_result(INBOX => database) {
         let mut ready = Vec::new();
         for run in 0..RACERS {
             ready.push((run, database.connection().await));
@@ -106,7 +106,7 @@ on_both! {
         assert_eq!(database.number("SELECT count(*) FROM effects").await, 1);
     }
 
-    async fn a_message_is_the_same_by_source_and_seq_together_and_by_its_content(INBOX => database) {
+    async fn message_is_identified_by_source_seq_and_content(INBOX => database) {
         let mut connection = database.connection().await;
         let message = |source: &'static str, seq: i64, body: &'static str| {
             Change::to("inbox").key("source", source).key("seq", seq).with("body", body)
@@ -124,7 +124,7 @@ on_both! {
     }
 
     /// R44: a composite key of goods and category.
-    async fn an_upsert_inserts_or_changes_the_one_row_of_a_composite_key(PLACES => database) {
+    async fn upsert_changes_the_row_of_a_composite_key(PLACES => database) {
         let mut connection = database.connection().await;
         let place = |category: &'static str, shelf: i64| {
             Change::to("places").key("goods", 7_i64).key("category", category).with("shelf", shelf)
@@ -141,7 +141,7 @@ on_both! {
         assert_eq!(database.number("SELECT count(*) FROM places").await, 2);
     }
 
-    async fn of_32_upserts_at_once_none_fails_and_one_row_is_left(PLACES => database) {
+    async fn concurrent_upserts_leave_one_row(PLACES => database) {
         let mut ready = Vec::new();
         for shelf in 0..RACERS {
             ready.push((shelf % 4, database.connection().await));

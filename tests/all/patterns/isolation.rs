@@ -1,4 +1,4 @@
-//! Every isolation level: one effect, and whoever was in the way of another is asked to repeat.
+//! Every isolation level: one effect, and a transaction with a conflict must be retried.
 
 use std::error::Error;
 use std::fmt;
@@ -19,7 +19,7 @@ const SHOP: &str =
     CREATE TABLE flow (request TEXT PRIMARY KEY)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_every_isolation_level_of_32_requests_under_one_key_one_takes() {
+async fn concurrent_takes_apply_once_at_every_isolation_level() {
     let database = Postgres::with(SHOP).await;
     for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
         let mut ready = Vec::new();
@@ -34,7 +34,7 @@ async fn at_every_isolation_level_of_32_requests_under_one_key_one_takes() {
                 let flow = Change::to("flow").key("request", level);
                 let tea = Change::to("stock").key("sku", "tea");
                 let answer = tea.take("left_over", 1, flow, &mut *transaction).await?;
-                // What the commit says decides too.
+                // The commit can report a conflict too.
                 transaction.commit().await.map_err(PatternError::again)?;
                 Ok(said(&answer))
             })
@@ -47,9 +47,9 @@ async fn at_every_isolation_level_of_32_requests_under_one_key_one_takes() {
     assert_eq!(database.number("SELECT count(*) FROM flow").await, 3);
 }
 
-/// Above READ COMMITTED a transaction does not see what was committed since it began, and may not guess.
+/// Above READ COMMITTED, a transaction does not see rows that were committed since it began, and must not guess.
 #[tokio::test]
-async fn a_conflict_with_what_cannot_be_seen_asks_for_the_whole_transaction_again() {
+async fn conflict_with_an_invisible_row_is_temporary() {
     let database = Postgres::with(SHOP).await;
     let (mut one, mut other) = (database.connection().await, database.connection().await);
     let flow = || Change::to("flow").key("request", "r");
@@ -62,7 +62,7 @@ async fn a_conflict_with_what_cannot_be_seen_asks_for_the_whole_transaction_agai
     assert!(matches!(flow().insert_once(&mut one).await.unwrap(), Answer::AlreadyApplied(_)));
 }
 
-/// Takes one, and rolls everything back if that fails, as a caller does.
+/// Takes one item, and rolls back if that fails, like a caller of the pattern.
 async fn take(mut all: Transaction<'_, sqlx::Postgres>, sku: &str, request: &str) -> Result<(), PatternError> {
     let flow = Change::to("flow").key("request", request);
     let taken = Change::to("stock").key("sku", sku).take("left_over", 1, flow, &mut *all).await;
@@ -73,9 +73,9 @@ async fn take(mut all: Transaction<'_, sqlx::Postgres>, sku: &str, request: &str
     taken.map(|answer| assert_eq!(said(&answer), "applied"))
 }
 
-/// Two that wait for each other: the database ends one of them, and the other goes on.
+/// A deadlock: the database aborts one of two transactions, and the other continues.
 #[tokio::test]
-async fn of_two_that_take_in_opposite_orders_one_goes_on_and_one_is_asked_to_repeat() {
+async fn deadlock_aborts_one_transaction_with_a_temporary_error() {
     let database = Postgres::with(SHOP).await;
     let (mut one, mut other) = (database.connection().await, database.connection().await);
     let (mut one, mut other) = (one.begin().await.unwrap(), other.begin().await.unwrap());
@@ -92,9 +92,9 @@ async fn of_two_that_take_in_opposite_orders_one_goes_on_and_one_is_asked_to_rep
     assert_eq!(database.number("SELECT CAST(sum(left_over) AS BIGINT) FROM stock").await, 1_998);
 }
 
-/// SQLite: who has read cannot write over what came in between, and waiting would not help him.
+/// In SQLite, a transaction that has read cannot write after another commit, and waiting does not help.
 #[tokio::test]
-async fn on_sqlite_a_transaction_that_has_read_what_is_old_is_to_be_repeated() {
+async fn sqlite_transaction_with_a_stale_read_is_temporary() {
     let database = onceward_tests::database::Sqlite::with(SHOP).await;
     let (mut one, mut other) = (database.connection().await, database.connection().await);
     let flow = || Change::to("flow").key("request", "r");
@@ -122,7 +122,7 @@ impl Error for OrderError {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transact_repeats_work_that_a_pattern_asks_to_repeat() {
+async fn transact_retries_a_temporary_pattern_error() {
     let database = Postgres::with(SHOP).await;
     Sql::migrate(database.url()).await.unwrap();
     let options: PgConnectOptions = database.url().parse().unwrap();
@@ -147,9 +147,9 @@ async fn transact_repeats_work_that_a_pattern_asks_to_repeat() {
     assert_eq!(tries.load(Ordering::Relaxed), 3);
 }
 
-/// A conflict in another store is not one of this transaction.
+/// A conflict in another store is not a conflict of this transaction.
 #[tokio::test]
-async fn transact_does_not_repeat_work_whose_own_store_failed() {
+async fn transact_does_not_retry_an_error_of_another_store() {
     let database = Postgres::with(SHOP).await;
     Sql::migrate(database.url()).await.unwrap();
     let pool = PgPoolOptions::new().connect(database.url()).await.unwrap();
@@ -171,7 +171,7 @@ async fn transact_does_not_repeat_work_whose_own_store_failed() {
 }
 
 #[tokio::test]
-async fn transact_does_not_repeat_other_errors_of_a_pattern() {
+async fn transact_does_not_retry_other_pattern_errors() {
     let database = Postgres::with(SHOP).await;
     Sql::migrate(database.url()).await.unwrap();
     let pool = PgPoolOptions::new().connect(database.url()).await.unwrap();

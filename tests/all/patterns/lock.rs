@@ -1,4 +1,4 @@
-//! The recipe with `SELECT … FOR UPDATE`, and what it costs.
+//! The recipe with `SELECT … FOR UPDATE`, and its cost.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const ORDERS: &str = "CREATE TABLE orders (id BIGINT PRIMARY KEY, paid BIGINT NO
     INSERT INTO orders VALUES (7, 0), (8, 0)";
 const LONG: Duration = Duration::from_secs(30);
 
-/// Reads, and writes one more.
+/// Reads the number and writes it plus one.
 async fn count_up(connection: &mut PgConnection, look: &'static str) {
     let mut transaction = connection.begin().await.unwrap();
     let seen: i64 = sqlx::query_scalar(look).fetch_one(&mut *transaction).await.unwrap();
@@ -22,9 +22,9 @@ async fn count_up(connection: &mut PgConnection, look: &'static str) {
     transaction.commit().await.unwrap();
 }
 
-/// R82: one at a time.
+/// R82: the lock serializes the transactions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_32_that_look_with_a_lock_none_writes_over_another() {
+async fn concurrent_updates_with_a_lock_lose_nothing() {
     let database = Postgres::with(ORDERS).await;
     let mut ready = Vec::new();
     for _ in 0..RACERS {
@@ -37,9 +37,9 @@ async fn of_32_that_look_with_a_lock_none_writes_over_another() {
     assert_eq!(database.number("SELECT paid FROM orders WHERE id = 7").await, RACERS);
 }
 
-/// What is usually written: the same without the lock.
+/// The naive code: the same without the lock.
 #[tokio::test]
-async fn to_look_without_a_lock_loses_what_another_wrote() {
+async fn naive_update_without_a_lock_loses_a_write() {
     let database = Postgres::with(ORDERS).await;
     let (mut one, mut other) = (database.connection().await, database.connection().await);
     let look = "SELECT paid FROM orders WHERE id = 7";
@@ -49,12 +49,12 @@ async fn to_look_without_a_lock_loses_what_another_wrote() {
     let write = sqlx::query("UPDATE orders SET paid = $1 WHERE id = 7").bind(seen + 1);
     write.execute(&mut *first).await.unwrap();
     first.commit().await.unwrap();
-    assert_eq!(database.number(look).await, 1, "of two payments one is left");
+    assert_eq!(database.number(look).await, 1, "one of two payments is lost");
 }
 
-/// R51: each that waits for a lock has a connection in his hand.
+/// R51: every transaction that waits for a lock occupies a connection of the pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_that_is_held_for_long_leaves_no_connection_for_anybody_else() {
+async fn long_lock_exhausts_the_connection_pool() {
     let database = Postgres::with(ORDERS).await;
     let pool = PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(3));
     let pool = pool.connect(database.url()).await.unwrap();
@@ -69,14 +69,17 @@ async fn a_lock_that_is_held_for_long_leaves_no_connection_for_anybody_else() {
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
     until("the second waits for the lock", LONG, || async { database.number(waiting).await == 1 }).await;
     let another = sqlx::query("SELECT paid FROM orders WHERE id = 8").execute(&pool).await;
-    assert!(matches!(another, Err(sqlx::Error::PoolTimedOut)), "who wants another row gets no connection: {another:?}");
+    assert!(
+        matches!(another, Err(sqlx::Error::PoolTimedOut)),
+        "a query on another row gets no connection: {another:?}"
+    );
     holder.commit().await.unwrap();
     waits.await.unwrap().unwrap();
 }
 
-/// SQLite: the whole database is the lock, taken at the begin.
+/// In SQLite, `BEGIN IMMEDIATE` locks the whole database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_sqlite_begin_immediate_is_the_lock() {
+async fn sqlite_begin_immediate_is_the_lock() {
     let database = Sqlite::with(ORDERS).await;
     let mut ready = Vec::new();
     for _ in 0..RACERS {

@@ -1,4 +1,4 @@
-//! What a change costs, in statements that are sent to the database.
+//! The number of SQL statements of each change.
 
 use onceward_patterns::Change;
 use onceward_tests::database::Postgres;
@@ -12,8 +12,8 @@ const SHOP: &str = "CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT, ver
     CREATE TABLE flow (request TEXT PRIMARY KEY, returned BOOLEAN)";
 const WAY: [&str; 2] = ["created", "paid"];
 
-/// How many statements the database has carried out on this connection since it was last asked, by its own count. What
-/// begins and ends a transaction is not among them.
+/// Returns the number of statements that the database has executed on this connection since the last call, by its own count.
+/// Statements that begin or end a transaction do not count.
 async fn sent(on: &mut PgConnection, before: &mut i64) -> i64 {
     let count = "SELECT CAST(coalesce(sum(generic_plans + custom_plans), 0) AS BIGINT) FROM pg_prepared_statements";
     let all: i64 = sqlx::raw_sql(count).fetch_one(on).await.unwrap().get(0);
@@ -21,7 +21,7 @@ async fn sent(on: &mut PgConnection, before: &mut i64) -> i64 {
 }
 
 #[tokio::test]
-async fn a_change_is_one_statement_and_a_repetition_one_more_to_read_the_row() {
+async fn change_is_one_statement_and_repetition_two() {
     let database = Postgres::with(SHOP).await;
     let mut on = database.connection().await;
     let mut before = 0;
@@ -45,7 +45,7 @@ async fn a_change_is_one_statement_and_a_repetition_one_more_to_read_the_row() {
         assert_eq!((said(&answer), sent(&mut on, &mut before).await), (turn, one), "forward");
         let answer = order(4).delete("deleted", "version", 1, &mut on).await.unwrap();
         assert_eq!((said(&answer), sent(&mut on, &mut before).await), (turn, one), "delete");
-        // The record and the stock; or the record, and a look at it.
+        // Writes the record and the stock; or tries the record, and reads it.
         let answer = tea().take("left_over", 1, flow(), &mut on).await.unwrap();
         assert_eq!((said(&answer), sent(&mut on, &mut before).await), (turn, 2), "take");
     }

@@ -1,4 +1,4 @@
-//! Statuses: from one to another, and forward along a way.
+//! Status changes: from one status to another, and forward along a sequence.
 
 use onceward_patterns::{Answer, Change, Why};
 use sqlx::Row as _;
@@ -10,8 +10,8 @@ const OPEN: &str = "CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT, rec
 const WAY: [&str; 3] = ["created", "paid", "shipped"];
 
 on_both! {
-    /// R37, R38: at the target it is a success; before or beyond it is refused, and refused again. R72: the data is compared.
-    async fn a_status_changes_once_and_from_where_it_was_meant_to(OPEN => database) {
+    /// R37, R38: at the target it is a success; before or beyond it is rejected each time. R72: the data is compared.
+    async fn status_changes_once_from_the_expected_status(OPEN => database) {
         let mut connection = database.connection().await;
         for (from, to, receipt, expected) in [
             ("paid", "shipped", "s1", "unmet"),
@@ -31,7 +31,7 @@ on_both! {
         assert_eq!(database.text("SELECT status || receipt FROM orders").await, "shippeds1");
     }
 
-    async fn of_32_that_pay_one_order_at_once_one_has_paid_and_the_others_see_by_which_receipt(OPEN => database) {
+    async fn concurrent_payments_apply_once_and_return_the_receipt(OPEN => database) {
         let mut ready = Vec::new();
         for run in 0..RACERS {
             ready.push((run, database.connection().await));
@@ -48,7 +48,7 @@ on_both! {
     }
 
     /// R39, R46, R86: a late *created* after *paid* ends in *paid*.
-    async fn a_message_of_an_earlier_status_is_refused_and_changes_nothing(EMPTY => database) {
+    async fn message_of_an_earlier_status_is_rejected(EMPTY => database) {
         let mut connection = database.connection().await;
         for (to, receipt, expected) in [
             ("paid", "r1", Answer::Applied("paid")),
@@ -66,16 +66,16 @@ on_both! {
         assert_eq!(database.text("SELECT status || receipt FROM orders").await, "shippedr1");
     }
 
-    async fn a_row_that_is_not_there_or_off_the_way_is_not_moved_forward(OPEN => database) {
+    async fn missing_row_or_unknown_status_is_not_moved(OPEN => database) {
         let mut connection = database.connection().await;
         let order = |id: i64| Change::to("orders").key("id", id);
         assert_eq!(said(&order(8).forward("status", &WAY, "paid", &mut connection).await.unwrap()), "missing");
-        assert_eq!(said(&order(7).forward("status", &WAY, "paid", &mut connection).await.unwrap()), "unmet", "open is not on it");
+        assert_eq!(said(&order(7).forward("status", &WAY, "paid", &mut connection).await.unwrap()), "unmet", "open is not in the sequence");
         database.execute("INSERT INTO orders VALUES (9, NULL, NULL)").await;
         assert_eq!(said(&order(9).forward("status", &WAY, "created", &mut connection).await.unwrap()), "unmet");
     }
 
-    async fn messages_in_any_order_end_in_the_last_status(EMPTY => database) {
+    async fn messages_out_of_order_end_in_the_last_status(EMPTY => database) {
         for id in 0..8_i64 {
             let mut ready = Vec::new();
             for turn in 0..6 {
@@ -90,11 +90,11 @@ on_both! {
         }
     }
 
-    /// What is usually written: the status that the message brings is set.
-    async fn without_an_order_the_late_message_sets_the_status_back(OPEN => database) {
+    /// The naive code sets the status of the message.
+    async fn naive_update_sets_the_status_back(OPEN => database) {
         for status in ["paid", "created"] {
             database.execute(&format!("UPDATE orders SET status = '{status}' WHERE id = 7")).await;
         }
-        assert_eq!(database.text("SELECT status FROM orders").await, "created", "the naive way has lost the payment");
+        assert_eq!(database.text("SELECT status FROM orders").await, "created", "the naive code loses the payment");
     }
 }

@@ -1,4 +1,4 @@
-//! Stock: the last item, asked for again, by many, and given back.
+//! Stock: the last item, repeated and concurrent purchases, and returns.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sqlx::{Connection as _, PgConnection, Row as _};
 
 use super::{RACERS, count, on_both, race, repeated, said};
 
-/// R69: who, which operation, which id; so that two operations under one id do not meet.
+/// R69: the key of a record has the buyer, the operation and the request id, so that two operations under one id do not collide.
 const SHOP: &str = "CREATE TABLE stock (sku TEXT PRIMARY KEY, left_over BIGINT NOT NULL, shelf BIGINT);
     INSERT INTO stock VALUES ('tea', 10, 1), ('last', 1, 1), ('pots', 5, 1);
     CREATE TABLE flow (buyer BIGINT NOT NULL, operation TEXT NOT NULL, request TEXT NOT NULL, sku TEXT, amount BIGINT,
@@ -32,8 +32,8 @@ where
 }
 
 on_both! {
-    /// R70: the record before the update. R71: the same request with other facts is told so.
-    async fn who_bought_the_last_item_and_asks_again_has_bought_it(SHOP => database) {
+    /// R70: the record is written before the update. R71: the same request with other data is `different`.
+    async fn repeated_purchase_of_the_last_item_is_already_applied(SHOP => database) {
         let mut connection = database.connection().await;
         for (buyer, sku, amount, expected) in [
             (7, "last", 1, "applied"),
@@ -49,25 +49,25 @@ on_both! {
         assert_eq!(database.number("SELECT count(*) FROM flow").await, 1, "a rejection leaves no record");
     }
 
-    /// What is usually written: first the stock, then the record.
-    async fn to_write_the_record_last_tells_the_buyer_of_the_last_item_that_it_is_sold_out(SHOP => database) {
+    /// The naive code updates the stock first, then writes the record.
+    async fn naive_record_after_the_stock_reports_sold_out(SHOP => database) {
         let mut connection = database.connection().await;
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for _ in 0..2 {
             let take = "UPDATE stock SET left_over = left_over - 1 WHERE sku = 'last' AND left_over >= 1";
             if sqlx::query(take).execute(&mut connection).await.unwrap().rows_affected() == 0 {
-                told.push("sold out");
+                results.push("sold out");
                 continue;
             }
             let record = "INSERT INTO flow (buyer, operation, request, sku, amount) VALUES (7, 'buy', 'r', 'last', 1)";
             sqlx::query(record).execute(&mut connection).await.unwrap();
-            told.push("bought");
+            results.push("bought");
         }
-        assert_eq!(told, ["bought", "sold out"], "the naive way tells the buyer what is not so");
+        assert_eq!(results, ["bought", "sold out"], "the naive code reports a false result to the buyer");
     }
 
-    /// R83: by a condition, at the row's own key. 32 buyers want 10 items, and each sends his request twice.
-    async fn no_more_is_sold_than_there_is_and_nobody_buys_twice(SHOP => database) {
+    /// R83: a conditional update by the row's own key. 16 buyers want 10 items, and each sends the request twice.
+    async fn concurrent_purchases_never_oversell_or_repeat(SHOP => database) {
         let mut ready = Vec::new();
         for racer in 0..RACERS {
             ready.push((racer / 2, database.connection().await));
@@ -83,8 +83,8 @@ on_both! {
         assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'pots'").await, 5);
     }
 
-    /// What is usually written: read what is left, and write one less.
-    async fn to_read_what_is_left_and_write_less_sells_one_item_twice(SHOP => database) {
+    /// The naive code reads the stock and writes one less.
+    async fn naive_read_then_write_sells_one_item_twice(SHOP => database) {
         let (mut one, mut other) = (database.connection().await, database.connection().await);
         let look = "SELECT left_over FROM stock WHERE sku = 'last'";
         let seen: [i64; 2] = [
@@ -98,17 +98,17 @@ on_both! {
                 sold += write.execute(connection).await.unwrap().rows_affected();
             }
         }
-        assert_eq!(sold, 2, "the naive way sells the last item twice");
+        assert_eq!(sold, 2, "the naive code sells the last item twice");
     }
 
-    async fn what_is_given_back_is_given_back_once_and_can_be_sold_again(SHOP => database) {
+    async fn return_is_applied_once_and_can_be_sold_again(SHOP => database) {
         let mut connection = database.connection().await;
         let bought = stock("last").take("left_over", 1, flow(7, "r", "last", 1), &mut connection).await.unwrap();
         assert_eq!(said(&bought), "applied");
         let other = stock("last").give_back("left_over", 2, flow(7, "r", "last", 2), "returned", &mut connection).await.unwrap();
-        assert_eq!(said(&other), "different", "it took one");
+        assert_eq!(said(&other), "different", "the request took one");
         let none = stock("last").give_back("left_over", 1, flow(8, "r", "last", 1), "returned", &mut connection).await.unwrap();
-        assert!(matches!(none, Answer::Rejected(Why::Missing(table)) if table == "flow"), "it took nothing");
+        assert!(matches!(none, Answer::Rejected(Why::Missing(table)) if table == "flow"), "buyer 8 took nothing");
 
         let mut ready = Vec::new();
         for _ in 0..RACERS {
@@ -124,7 +124,7 @@ on_both! {
         assert_eq!(said(&next), "applied");
     }
 
-    async fn a_request_that_was_refused_may_succeed_once_there_is_more(SHOP => database) {
+    async fn rejected_purchase_succeeds_with_more_stock(SHOP => database) {
         let mut connection = database.connection().await;
         let refused = stock("last").take("left_over", 3, flow(7, "r", "last", 3), &mut connection).await.unwrap();
         assert_eq!(refused.map(|row| row.get::<i64, _>("left_over")), Answer::Rejected(Why::Unmet(1)));
@@ -133,15 +133,15 @@ on_both! {
         assert_eq!(taken.map(|row| row.get::<String, _>("request")), Answer::Applied("r".to_owned()));
     }
 
-    /// Both or neither: with the caller's transaction, or in one of its own.
-    async fn the_record_and_the_stock_change_together_or_not_at_all(SHOP => database) {
+    /// Both or neither: in the caller's transaction, or in its own.
+    async fn record_and_stock_change_together(SHOP => database) {
         let mut connection = database.connection().await;
         let mut transaction = connection.begin_with(BEGIN).await.unwrap();
         let taken = stock("tea").take("left_over", 4, flow(7, "r", "tea", 4), &mut *transaction).await.unwrap();
         let refused = stock("tea").take("left_over", 9, flow(7, "r2", "tea", 9), &mut *transaction).await.unwrap();
         assert_eq!((said(&taken), said(&refused)), ("applied", "unmet"));
         let inside: i64 = sqlx::query_scalar("SELECT count(*) FROM flow").fetch_one(&mut *transaction).await.unwrap();
-        assert_eq!(inside, 1, "the rejection has taken its own record back and nothing else");
+        assert_eq!(inside, 1, "the rejection removes only its own record");
         transaction.rollback().await.unwrap();
         assert_eq!(database.number("SELECT left_over FROM stock WHERE sku = 'tea'").await, 10);
         assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
@@ -151,8 +151,8 @@ on_both! {
         assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
     }
 
-    /// R83: a key that names several rows takes from none of them.
-    async fn stock_is_addressed_by_a_key_that_names_one_row(SHOP => database) {
+    /// R83: a key that matches several rows takes from none of them.
+    async fn stock_key_must_match_one_row(SHOP => database) {
         let mut connection = database.connection().await;
         let shelf = Change::to("stock").key("shelf", 1_i64);
         let refused = shelf.take("left_over", 1, flow(7, "r", "tea", 1), &mut connection).await;
@@ -161,14 +161,14 @@ on_both! {
         assert_eq!(database.number("SELECT count(*) FROM flow").await, 0);
         for amount in [0, -1, i64::MIN] {
             let refused = stock("tea").take("left_over", amount, flow(7, "r", "tea", 1), &mut connection).await;
-            assert!(matches!(refused, Err(PatternError::Amount(told)) if told == amount));
+            assert!(matches!(refused, Err(PatternError::Amount(given)) if given == amount));
         }
     }
 }
 
-/// The backend is ended when the record is written and the stock is not: whoever asks is told that it failed, and may ask again.
+/// PostgreSQL ends the connection after the record is written and before the stock is: the caller receives an error and may retry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_dies_between_the_record_and_the_stock_leaves_neither() {
+async fn connection_lost_before_the_stock_update_leaves_nothing() {
     let database = Postgres::with(SHOP).await;
     let mut holder = database.connection().await;
     let mut lock = holder.begin().await.unwrap();

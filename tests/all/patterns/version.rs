@@ -1,4 +1,4 @@
-//! Versions: counted by the sender, or seen by the reader.
+//! Versions: assigned by the sender, or read before the write.
 
 use onceward_patterns::{Answer, Change, Why};
 use sqlx::Row as _;
@@ -9,8 +9,8 @@ const PRICES: &str = "CREATE TABLE prices (sku TEXT PRIMARY KEY, cents BIGINT, v
 const TEA: &str = "CREATE TABLE prices (sku TEXT PRIMARY KEY, cents BIGINT, version BIGINT); INSERT INTO prices VALUES ('tea', 100, 1)";
 
 on_both! {
-    /// R45: only what is newer is written.
-    async fn an_older_version_never_goes_over_a_newer_one(TEA => database) {
+    /// R45: only a newer version is written.
+    async fn older_version_never_overwrites_a_newer_one(TEA => database) {
         let mut connection = database.connection().await;
         for (cents, version, expected) in [
             (300, 3, Answer::Applied(300)),
@@ -31,8 +31,8 @@ on_both! {
         assert_eq!(said(&unversioned.newer("version", 0, &mut connection).await.unwrap()), "applied");
     }
 
-    /// R39: messages of 32 versions, each sent twice, in no order and at the same time.
-    async fn versions_in_any_order_end_in_the_newest(PRICES => database) {
+    /// R39: 32 concurrent messages with 16 versions, each sent twice, out of order.
+    async fn versions_out_of_order_end_in_the_newest(PRICES => database) {
         let mut ready = Vec::new();
         for version in 0..RACERS {
             ready.push(((version * 7) % (RACERS / 2) + 1, database.connection().await));
@@ -46,16 +46,16 @@ on_both! {
         assert_eq!(database.number("SELECT version * 10000 + cents FROM prices").await, 161_600);
     }
 
-    /// What is usually written: whatever comes is set.
-    async fn without_a_version_the_late_message_wins(TEA => database) {
+    /// The naive code sets the value of every message.
+    async fn naive_update_without_a_version_ends_in_the_older(TEA => database) {
         for cents in [300, 200] {
             database.execute(&format!("UPDATE prices SET cents = {cents} WHERE sku = 'tea'")).await;
         }
-        assert_eq!(database.number("SELECT cents FROM prices").await, 200, "the naive way ends in the older state");
+        assert_eq!(database.number("SELECT cents FROM prices").await, 200, "the naive code ends in the older state");
     }
 
-    /// R52: nobody overwrites what he has not read.
-    async fn of_32_that_have_read_the_same_version_one_writes(TEA => database) {
+    /// R52: a writer overwrites only the version that it has read.
+    async fn concurrent_writers_of_one_version_apply_once(TEA => database) {
         let mut ready = Vec::new();
         for cents in 1..=RACERS {
             ready.push((cents, database.connection().await));
@@ -73,15 +73,15 @@ on_both! {
         let mut connection = database.connection().await;
         let price = |cents: i64| Change::to("prices").key("sku", "tea").with("cents", cents);
         let lost = price(written).at_version("version", 1, &mut connection).await.unwrap();
-        assert_eq!(said(&lost), "already applied", "this is the answer that was lost");
+        assert_eq!(said(&lost), "already applied", "a retry after a lost reply");
         assert_eq!(said(&price(1).at_version("version", 9, &mut connection).await.unwrap()), "unmet");
         assert_eq!(said(&price(1).at_version("version", 0, &mut connection).await.unwrap()), "unmet");
         let none = Change::to("prices").key("sku", "pot").with("cents", 1_i64);
         assert_eq!(said(&none.at_version("version", 1, &mut connection).await.unwrap()), "missing");
     }
 
-    /// R2: the value was 100 when it was read, and is 100 again; in between it was not.
-    async fn a_value_that_has_become_the_same_again_is_not_the_one_that_was_read(TEA => database) {
+    /// R2 (the ABA problem): the value was 100 when it was read, changed, and is 100 again.
+    async fn restored_value_with_a_newer_version_is_rejected(TEA => database) {
         let mut connection = database.connection().await;
         let set = |cents: i64| Change::to("prices").key("sku", "tea").with("cents", cents);
         for (cents, version) in [(50, 1), (100, 2)] {
@@ -90,6 +90,6 @@ on_both! {
         assert_eq!(said(&set(70).at_version("version", 1, &mut connection).await.unwrap()), "unmet");
         assert_eq!(database.number("SELECT cents FROM prices").await, 100);
         let naive = sqlx::query("UPDATE prices SET cents = 70 WHERE sku = 'tea' AND cents = 100");
-        assert_eq!(naive.execute(&mut connection).await.unwrap().rows_affected(), 1, "the naive way does not see it");
+        assert_eq!(naive.execute(&mut connection).await.unwrap().rows_affected(), 1, "the naive code does not detect the change");
     }
 }

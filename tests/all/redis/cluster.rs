@@ -1,4 +1,4 @@
-//! Redis Cluster: redirects are followed, nothing is executed twice, and a token that was used does not come back.
+//! Redis Cluster: redirects are followed, no command is executed twice, and a used token is not accepted again after a failover.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ async fn issues(guard: &Guard) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_laws_and_every_policy_hold_on_a_cluster_however_it_is_reached() {
+async fn laws_and_every_policy_hold_on_a_cluster() {
     let cluster = RedisCluster::start().await;
     Laws::of(Redis::open(&cluster.address()).unwrap().timeout(PATIENT)).hold().await;
     let stores =
@@ -45,17 +45,17 @@ async fn the_laws_and_every_policy_hold_on_a_cluster_however_it_is_reached() {
     }
     for node in &cluster.nodes[..3] {
         let keys = node.server.keys();
-        assert!(!keys.is_empty(), "every master has its share");
+        assert!(!keys.is_empty(), "every master has some keys");
         assert!(keys.iter().all(|key| node.server.ask::<i64>(&format!("TTL {key}")) != -1), "no key without an expiry");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn one_node_that_answers_is_enough_to_find_the_cluster_and_the_service_runs_on_it() {
+async fn one_reachable_node_is_enough_to_find_the_cluster() {
     let cluster = RedisCluster::start().await;
     let first = format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", free_port(), cluster.nodes[4].proxy.port());
     let guard = Guard::new(Redis::open(&first).unwrap());
-    until("it is found", PATIENT, || issues(&guard)).await;
+    until("the cluster is found", PATIENT, || issues(&guard)).await;
 
     let service = OncewardServer::start(&["--store", &cluster.address()]);
     let tokens = send(http().post(format!("{}/tokens", service.url)).json(&json!({ "count": 20 }))).await;
@@ -69,7 +69,7 @@ async fn one_node_that_answers_is_enough_to_find_the_cluster_and_the_service_run
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// How often each verb was executed with this key, on all masters together.
+/// Returns the commands with this key that all masters executed.
 fn executed(monitors: &[Monitor], key: &str) -> Vec<String> {
     let name = |command: &String| command.split('"').nth(1).unwrap_or_default().to_owned();
     let mut names: Vec<_> = monitors
@@ -82,7 +82,7 @@ fn executed(monitors: &[Monitor], key: &str) -> Vec<String> {
     names
 }
 
-/// Does everything that can be done with a ticket, once.
+/// Runs every store verb once with this ticket.
 async fn every_verb(store: &Redis, ticket: &Ticket) {
     assert_eq!(store.look(ticket).await.unwrap().as_deref(), Some(&b"one"[..]));
     assert_eq!(store.insert(ticket, b"other", MINUTE, Room::Free).await.unwrap().as_deref(), Some(&b"one"[..]));
@@ -93,7 +93,7 @@ async fn every_verb(store: &Redis, ticket: &Ticket) {
     assert_eq!(store.remove(ticket, b"three", None).await.unwrap(), Compared::Gone);
 }
 
-/// Writes until no node runs a script any more that has commands which compare: those are tried in the background.
+/// Writes until every node with native compare commands uses them: the store probes for them in the background.
 async fn every_node_is_known(cluster: &RedisCluster, store: &Redis) {
     if cluster.nodes[0].server.compare_commands().remove == "EVALSHA" {
         return;
@@ -112,7 +112,7 @@ async fn every_node_is_known(cluster: &RedisCluster, store: &Redis) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_redirect_is_followed_and_what_it_was_about_is_executed_once() {
+async fn redirected_command_is_executed_once() {
     let cluster = RedisCluster::start().await;
     for (number, address) in [cluster.address(), cluster.list()].into_iter().enumerate() {
         let store = Redis::open(&address).unwrap().timeout(PATIENT);
@@ -135,7 +135,7 @@ async fn a_redirect_is_followed_and_what_it_was_about_is_executed_once() {
             let monitors: Vec<_> = cluster.nodes[..3].iter().map(|node| node.server.monitor()).collect();
             every_verb(&store, &ticket).await;
             let mut names = executed(&monitors, &key);
-            // A script that a server does not know is sent with its text.
+            // A script that the server has not loaded is sent with its text.
             names.retain(|name| name != "EVALSHA" && name != "EVAL");
             let commands = cluster.nodes[0].server.compare_commands();
             // The lookup after a native command that changed nothing.
@@ -153,7 +153,7 @@ async fn a_redirect_is_followed_and_what_it_was_about_is_executed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn while_slots_are_moved_no_token_is_accepted_twice_and_no_key_runs_twice() {
+async fn slot_migration_accepts_and_runs_nothing_twice() {
     let cluster = Arc::new(RedisCluster::start().await);
     let tally = Arc::new(Tally::default());
     let (is_over, keys_run) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -167,7 +167,7 @@ async fn while_slots_are_moved_no_token_is_accepted_twice_and_no_key_runs_twice(
                 number += 1;
                 let tokens = join_all((0..8).map(|_| guard.issue(MINUTE, Binding::none()))).await;
                 for (number, token) in tokens.into_iter().enumerate() {
-                    let token = token.expect("slots that move serve all the same");
+                    let token = token.expect("slots in migration still serve");
                     let present = async || present(&guard, token.as_str(), &Presentation::by(number)).await;
                     for told in <[TokenOutcome; 3]>::from(tokio::join!(present(), present(), present())) {
                         tally.note(token.as_str(), told);
@@ -179,7 +179,7 @@ async fn while_slots_are_moved_no_token_is_accepted_twice_and_no_key_runs_twice(
                 let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a new key runs") };
                 pass.complete(None).await.unwrap();
                 let again = guard.check(&policy, &intent).await.unwrap();
-                assert!(!matches!(again, Verdict::Run(_)), "a key that has run");
+                assert!(!matches!(again, Verdict::Run(_)), "the key has run");
                 keys_run.fetch_add(1, Ordering::SeqCst);
             }
         });
@@ -194,13 +194,13 @@ async fn while_slots_are_moved_no_token_is_accepted_twice_and_no_key_runs_twice(
     assert!(tally.count(TokenOutcome::Accepted) > 100 && keys_run.load(Ordering::SeqCst) > 10);
     assert!(
         tally.count(TokenOutcome::Stale) < tally.count(TokenOutcome::Accepted) / 4,
-        "few are issued in the moment of a move: {tally}"
+        "few are issued during a migration: {tally}"
     );
     assert_eq!((tally.count(TokenOutcome::Unknown), tally.count(TokenOutcome::NotExecuted)), (0, 0), "{tally}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_token_whose_slot_has_moved_is_stale_and_not_used() {
+async fn token_of_a_moved_slot_is_stale_not_used() {
     let cluster = RedisCluster::start().await;
     for number in 0..3 {
         let prefix = format!("p{number}");
@@ -208,7 +208,7 @@ async fn a_token_whose_slot_has_moved_is_stale_and_not_used() {
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
         let is_token = |key: &String| key.starts_with(&prefix) && !key.contains(":secret:");
         let keys = |node: usize| cluster.nodes[node].server.keys().into_iter().find(is_token);
-        let (from, key) = (0..3).find_map(|node| Some((node, keys(node)?))).expect("one of them has it");
+        let (from, key) = (0..3).find_map(|node| Some((node, keys(node)?))).expect("one node has the key");
         let slot = cluster.slot(&key);
         cluster.reshard(from, (from + 1) % 3, slot..=slot);
         for _ in 0..2 {
@@ -218,27 +218,27 @@ async fn a_token_whose_slot_has_moved_is_stale_and_not_used() {
                 "{number}"
             );
         }
-        // Once it is known who has the slots now, none is born stale any more.
+        // Once the client knows the new slot owners, new tokens are no longer stale.
         let gets_through = || async {
             let tokens = join_all((0..20).map(|_| guard.issue(MINUTE, Binding::none()))).await;
             let told = join_all(tokens.iter().flatten().map(|token| redeem(&guard, token.as_str()))).await;
             told.iter().filter(|told| **told == TokenOutcome::Accepted).count() == 20
         };
-        until("all get through", BACK, gets_through).await;
+        until("all tokens are accepted", BACK, gets_through).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_token_that_was_used_is_not_brought_back_by_the_replica_of_its_slot() {
+async fn used_token_stays_used_after_a_cluster_failover() {
     let mut cluster = RedisCluster::start().await;
     let mut both = GuardPair::on(&cluster.address());
     for round in 0..times(1, 30) {
-        until("all is well", BACK, || both.pinned.gets_through()).await;
+        until("the cluster serves", BACK, || both.pinned.gets_through()).await;
         both.issue(30).await;
         let master = cluster.masters()[round % 3];
         let replica = cluster.replica_of(master);
         cluster.nodes[master].replicated().await;
-        until("the replica has it all", MINUTE, || async {
+        until("the replica is in sync", MINUTE, || async {
             cluster.nodes[master].server.ask::<i64>("DBSIZE") == cluster.nodes[replica].server.ask::<i64>("DBSIZE")
         })
         .await;
@@ -250,7 +250,7 @@ async fn a_token_that_was_used_is_not_brought_back_by_the_replica_of_its_slot() 
         let serve =
             || async { cluster.nodes[replica].is_master() && (0..6).filter(|number| *number != master).all(serves) };
         until("the cluster serves again", MINUTE, serve).await;
-        // Every slot, not just those that had not been lost.
+        // Every slot, including those that were lost.
         for _ in 0..10 {
             both.is_back().await;
         }
@@ -262,12 +262,12 @@ async fn a_token_that_was_used_is_not_brought_back_by_the_replica_of_its_slot() 
     both.judge("failovers in a cluster");
 }
 
-/// Only the master of a token's slot may say which epoch the token is of, also after the connection to it was lost.
+/// Only the master of a token's slot determines the token's epoch, also after its connection was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn token_is_not_stale_after_the_connection_to_its_master_was_lost() {
+async fn token_is_not_stale_after_a_lost_connection() {
     let cluster = RedisCluster::start().await;
     let guard = Guard::new(Redis::open(&cluster.address()).unwrap().timeout(PATIENT));
-    until("all is well", BACK, || issues(&guard)).await;
+    until("the cluster serves", BACK, || issues(&guard)).await;
     let mut accepted = 0;
     for round in 0..100 {
         cluster.nodes[round % 3].proxy.reset();
@@ -292,19 +292,19 @@ async fn store_follows_a_failover_and_a_killed_master() {
             .iter()
             .all(Result::is_ok)
     };
-    until("all is well", PATIENT, all_are_answered).await;
-    // In good order, and then without a word.
+    until("the cluster serves", PATIENT, all_are_answered).await;
+    // First a manual failover, then a crash.
     cluster.fail_over(cluster.replica_of(0)).await;
-    until("all is well again", PATIENT, all_are_answered).await;
+    until("the cluster serves after the failover", PATIENT, all_are_answered).await;
     let replica = cluster.replica_of(1);
     cluster.nodes[1].server.kill();
     until("its replica takes over", MINUTE, || async { cluster.nodes[replica].is_master() }).await;
-    until("all is well once more", Duration::from_secs(10), all_are_answered).await;
+    until("the cluster serves after the crash", Duration::from_secs(10), all_are_answered).await;
 }
 
-/// With all the time in the world, whoever waits gets through as soon as there is a new master.
+/// With a long timeout, a waiting command succeeds as soon as there is a new master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_goes_on_waiting_for_a_master_that_was_replaced() {
+async fn waiting_command_moves_on_to_the_new_master() {
     let mut cluster = RedisCluster::start().await;
     let store = Redis::open(&cluster.address()).unwrap().timeout(MINUTE);
     let tickets: Vec<_> = (0..30_u8).map(|number| Ticket::of(Kind::Key, &[number])).collect();
@@ -314,7 +314,7 @@ async fn nobody_goes_on_waiting_for_a_master_that_was_replaced() {
     cluster.nodes[0].replicated().await;
     cluster.nodes[0].server.kill();
     let begun = Instant::now();
-    // What is asked before the connection is known to be broken ends with it.
+    // Commands sent before the client notices the broken connection fail with it.
     let answered = join_all(tickets.iter().map(async |ticket| {
         loop {
             match store.look(ticket).await {
@@ -330,10 +330,10 @@ async fn nobody_goes_on_waiting_for_a_master_that_was_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nodes_that_refuse_us_are_not_stormed_and_what_they_say_is_told_once() {
+async fn rejecting_nodes_get_backoff_and_one_warning() {
     let redis = RedisServer::start_with(&["--requirepass", "right"]);
     let (proxy, ledger) = (Proxy::before(redis.port()).await, Ledger::new());
-    // The second one is not there, which explains less.
+    // The second node does not exist, which is the less useful error.
     let address = format!("redis+cluster://:wrong@127.0.0.1:{},127.0.0.1:{}", proxy.port(), free_port());
     let log = ledger.path().with_extension("log");
     let (begun, peer) = (Instant::now(), Peer::start_logging(PEER, "onceward", &address, &ledger, &log));
@@ -342,23 +342,26 @@ async fn nodes_that_refuse_us_are_not_stormed_and_what_they_say_is_told_once() {
     }
     let (made, took) = (proxy.accepted(), begun.elapsed());
     drop(peer);
-    // Pauses from 10 to 500 ms, of which the least is a half: seven in the first 565 ms, and then four in a second.
+    // Backoff from 10 to 500 ms, jittered down to one half: seven connections in the first 565 ms, then four a second.
     let most = 8 + (4.0 * took.as_secs_f64()) as usize;
     assert!((3..=most).contains(&made), "{made} connections in {took:?}");
     let log = std::fs::read_to_string(log).unwrap();
-    let told: Vec<_> = log.lines().filter(|line| line.contains("store::redis::cluster")).collect();
-    assert!(told.len() == 1 && told[0].contains("WARN") && told[0].contains("WRONGPASS"), "{log}");
+    let told: Vec<_> = log.lines().filter(|line| line.contains("rejects the password")).collect();
+    assert!(told.len() == 1 && told[0].contains("WARN"), "{log}");
 
     let store = Redis::open(&address).unwrap();
     let error = store.look(&Ticket::of(Kind::Key, b"x")).await.unwrap_err();
-    assert!(matches!(&error, StoreError::NotExecuted(why) if why.to_string().contains("WRONGPASS")), "{error}");
+    assert!(
+        matches!(&error, StoreError::NotExecuted(why) if why.to_string().contains("rejects the password")),
+        "{error}"
+    );
 }
 
-/// What belongs to the others goes on, and what belongs to the frozen one is answered in time.
+/// Slots of other masters still serve, and commands for the frozen one fail within the timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_frozen_master_holds_up_its_own_slots_and_nobody_else_s() {
+async fn frozen_master_delays_only_its_own_slots() {
     let cluster = RedisCluster::start().await;
-    // Shorter than the nodes wait for each other.
+    // Shorter than the node timeout of the cluster.
     let store = Redis::open(&cluster.address()).unwrap().timeout(TIMEOUT);
     let tickets: Vec<_> = (0..30_u8).map(|number| Ticket::of(Kind::Key, &[number])).collect();
     for ticket in &tickets {
@@ -369,7 +372,7 @@ async fn a_frozen_master_holds_up_its_own_slots_and_nobody_else_s() {
     let replica = cluster.replica_of(0);
     cluster.nodes[replica].server.freeze();
     cluster.nodes[0].server.freeze();
-    // Before the others have noticed: then no slot is served at all, until a replica has taken over.
+    // Before the other nodes notice: after that, no slot is served until a replica has taken over.
     let begun = Instant::now();
     let (late, well) = tokio::join!(
         join_all(frozen.iter().map(|ticket| store.look(ticket))),
@@ -382,7 +385,7 @@ async fn a_frozen_master_holds_up_its_own_slots_and_nobody_else_s() {
     assert!(late.iter().all(Result::is_err) && !late.is_empty());
     assert!(well.iter().all(Result::is_ok) && !well.is_empty(), "{well:?}");
     cluster.settled().await;
-    until("all is well", BACK, || async {
+    until("the cluster serves", BACK, || async {
         join_all(tickets.iter().map(|ticket| store.look(ticket))).await.iter().all(Result::is_ok)
     })
     .await;

@@ -1,4 +1,4 @@
-//! What a thread asks in one turn of its event loop goes to Redis together. Each of it still stands for itself.
+//! A thread sends the commands of one event loop turn to Redis as one batch (pipeline). Each command still succeeds or fails alone.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_secs(60);
-/// More than go together.
+/// More commands than one batch holds.
 const MANY: usize = 300;
 
 fn ticket(name: impl ToString) -> Ticket {
@@ -26,9 +26,9 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Asks until that has gone over two connections: the shared one, and this thread's own.
+/// Sends commands until there are two connections: the shared one and this thread's own.
 async fn warm(store: &Redis, redis: &RedisServer) {
-    // The first write finds out which commands the server has.
+    // The first write probes for native commands.
     store.insert(&ticket("warm"), b"x", MINUTE, Room::Free).await.expect("the store answers");
     let is_warm = || async {
         store.look(&ticket("warm")).await.expect("the store answers");
@@ -37,17 +37,17 @@ async fn warm(store: &Redis, redis: &RedisServer) {
     until("this thread has its own connection", SOON, is_warm).await;
 }
 
-/// Begins to ask, and goes no further.
+/// Polls the command once, so that it is queued.
 fn begin<T>(asked: std::pin::Pin<&mut impl Future<Output = T>>) {
     assert!(matches!(asked.poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
 }
 
 #[tokio::test]
-async fn each_gets_its_own_answer_and_an_error_of_one_is_nobody_else_s() {
+async fn each_command_of_a_batch_has_its_own_result() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap();
     warm(&store, &redis).await;
-    // What is no string is an error to every verb.
+    // A value of another type is an error for every verb.
     let spoilt = |number: usize| number % 7 == 3;
     for number in (0..MANY).filter(|number| spoilt(*number)) {
         redis.ask::<i64>(&format!("LPUSH {} x", ticket(number).name("onceward")));
@@ -73,7 +73,7 @@ async fn each_gets_its_own_answer_and_an_error_of_one_is_nobody_else_s() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_is_not_sent() {
+async fn dropped_command_is_not_sent() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap();
     warm(&store, &redis).await;
@@ -92,7 +92,7 @@ async fn what_nobody_waits_for_any_more_is_not_sent() {
 }
 
 #[tokio::test]
-async fn each_has_its_own_time() {
+async fn each_command_of_a_batch_has_its_own_timeout() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap();
     warm(&store, &redis).await;
@@ -106,12 +106,12 @@ async fn each_has_its_own_time() {
     let ((hasty, hasty_took), (patient, patient_took)) = join(timed(&hasty, "hasty"), timed(&patient, "patient")).await;
     assert!(matches!(hasty, Err(StoreError::Unknown(_))), "{hasty:?}");
     assert!(hasty_took < Duration::from_millis(700), "{hasty_took:?}");
-    assert_eq!(patient.expect("it has the time"), None);
+    assert_eq!(patient.expect("its timeout is long enough"), None);
     assert!(patient_took > Duration::from_millis(700), "{patient_took:?}");
 }
 
 #[test]
-fn nobody_is_left_waiting_by_a_runtime_that_ends() {
+fn ended_runtime_leaves_no_command_waiting() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap();
     let (first, second) = (runtime(), runtime());
@@ -124,12 +124,12 @@ fn nobody_is_left_waiting_by_a_runtime_that_ends() {
     }
     drop(first);
     let answer = second.block_on(async { tokio::time::timeout(SOON, asked).await });
-    let answer = answer.expect("it is told in time");
+    let answer = answer.expect("a result in time");
     assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_leaves_all_of_a_turn_unknown() {
+async fn broken_connection_leaves_the_whole_batch_unknown() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap();
     warm(&store, &redis).await;
@@ -140,7 +140,7 @@ async fn a_connection_that_breaks_leaves_all_of_a_turn_unknown() {
     }));
     let cut = async {
         let are_there = || async { redis.ask::<String>("INFO clients").contains("blocked_clients:1") };
-        until("they are there", SOON, are_there).await;
+        until("the connections are open", SOON, are_there).await;
         redis.ask::<i64>("CLIENT KILL TYPE normal SKIPME yes")
     };
     let (answers, _) = join(asked, cut).await;

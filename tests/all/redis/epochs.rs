@@ -1,5 +1,5 @@
-//! A Redis that forgets: it is killed and comes back with less than it had, or another takes its place. A token that was
-//! used never comes back, because it is bound to the epoch that issued it; with that switched off, the same run shows doubles.
+//! Redis loses data: it crashes and restarts with older data, or another server replaces it. A used token is never accepted again,
+//! because it is bound to the epoch that issued it. With that binding switched off, the same test shows doubles.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -20,18 +20,18 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How soon after the store is back somebody gets through.
+/// Maximum time from the recovery of the store until a token is accepted.
 pub(crate) const BACK: Duration = Duration::from_secs(2);
-/// How many tokens are out when it happens.
+/// Number of tokens outstanding at the fault.
 const TOKENS: usize = 200;
 
-/// Two guards on the same store, one of which does not bind its tokens to the epoch.
+/// Two guards on the same store; one does not bind its tokens to the epoch.
 pub(crate) struct GuardPair {
     pub(crate) pinned: TalliedGuard,
     pub(crate) unpinned: TalliedGuard,
 }
 
-/// One of them, with what its callers were told.
+/// A guard with a tally of its verdicts.
 pub(crate) struct TalliedGuard {
     pub(crate) guard: Guard,
     pub(crate) tally: Arc<Tally>,
@@ -48,14 +48,14 @@ impl GuardPair {
         [&mut self.pinned, &mut self.unpinned]
     }
 
-    /// Issues what is redeemed in this round.
+    /// Issues the tokens of this round.
     pub(crate) async fn issue(&mut self, count: usize) {
         for side in self.sides() {
             side.issue(count).await;
         }
     }
 
-    /// Everybody tries every token of this round, on both sides.
+    /// Has every caller redeem every token of this round, on both guards.
     pub(crate) fn everybody(&self, callers: usize) -> JoinSet<()> {
         let mut all = JoinSet::new();
         for side in [&self.pinned, &self.unpinned] {
@@ -66,26 +66,22 @@ impl GuardPair {
         all
     }
 
-    /// Waits until somebody gets through with a token of now.
+    /// Waits until a new token is accepted.
     pub(crate) async fn is_back(&self) {
         let one = async |side: &TalliedGuard| {
             let begun = Instant::now();
-            until("somebody gets through", BACK, || side.gets_through()).await;
+            until("a new token is accepted", BACK, || side.gets_through()).await;
             assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
         };
         tokio::join!(one(&self.pinned), one(&self.unpinned));
     }
 
-    /// What was promised, and what is not without the tag.
+    /// Asserts that no token was accepted twice, and that the unbound guard did accept doubles.
     pub(crate) fn judge(&self, what: &str) {
-        println!("{what}: {}; without the tag {} doubles", self.pinned.tally, self.unpinned.tally.doubles());
+        println!("{what}: {}; without the epoch {} doubles", self.pinned.tally, self.unpinned.tally.doubles());
         self.pinned.tally.is_clean();
-        assert!(
-            self.pinned.tally.count(TokenOutcome::Accepted) > 0,
-            "{what}: nobody got through: {}",
-            self.pinned.tally
-        );
-        assert!(self.unpinned.tally.doubles() > 0, "{what}: this shows nothing: {}", self.unpinned.tally);
+        assert!(self.pinned.tally.count(TokenOutcome::Accepted) > 0, "{what}: none accepted: {}", self.pinned.tally);
+        assert!(self.unpinned.tally.doubles() > 0, "{what}: no doubles, so no proof: {}", self.unpinned.tally);
     }
 }
 
@@ -98,7 +94,7 @@ impl TalliedGuard {
         self.tokens.clear();
         let begun = Instant::now();
         while self.tokens.len() < count {
-            // The store may have come back a moment ago.
+            // The store may still be recovering.
             match self.guard.issue(MINUTE, Binding::none()).await {
                 Ok(token) => self.tokens.push(token.as_str().to_owned()),
                 Err(error) => assert!(begun.elapsed() < MINUTE, "{error}"),
@@ -111,10 +107,10 @@ impl TalliedGuard {
         let mut tokens: Vec<_> = self.tokens.iter().cloned().enumerate().collect();
         tokens.rotate_left(caller);
         all.spawn(async move {
-            // Nobody goes on for long where nobody answers.
+            // Give up early while the store does not answer.
             let mut silent = 0;
             for (number, token) in &tokens {
-                // A third of them plain, a third by attempts, a third where answers are remembered.
+                // A third plain, a third with attempts, a third with remembered responses.
                 let told = tally.note(token, present(&guard, token, &Presentation::by(*number)).await);
                 silent = if matches!(told, TokenOutcome::Unknown | TokenOutcome::NotExecuted) { silent + 1 } else { 0 };
                 if silent == 3 {
@@ -130,24 +126,24 @@ impl TalliedGuard {
         self.tally.note(token.as_str(), told) == TokenOutcome::Accepted
     }
 
-    /// How many of this round's tokens were accepted.
+    /// Counts the tokens of this round that were accepted.
     fn accepted(&self) -> usize {
         self.tally.count(TokenOutcome::Accepted)
     }
 }
 
-/// What a Redis has after a crash.
+/// Data that Redis has after a crash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Persistence {
-    /// What it had when it was last saved.
+    /// The last snapshot.
     Snapshot,
     /// Everything.
     Log,
-    /// Everything but the last that happened.
+    /// Everything except the last writes.
     LogWithoutItsEnd,
 }
 
-/// Kills a Redis in the middle of a rush, again and again.
+/// Kills Redis repeatedly under load.
 async fn crashes(keeps: Persistence, cycles: usize) -> GuardPair {
     let arguments: &[&str] = match keeps {
         Persistence::Snapshot => &[],
@@ -180,7 +176,7 @@ async fn crashes(keeps: Persistence, cycles: usize) -> GuardPair {
     both
 }
 
-/// Cuts some of what was written last off a log.
+/// Truncates the end of the append-only file.
 fn cut_the_end(folder: &Path) {
     let files = fs::read_dir(folder.join("appendonlydir")).unwrap().map(|file| file.unwrap().path());
     let mut logs: Vec<_> = files.filter(|file| file.to_string_lossy().ends_with(".incr.aof")).collect();
@@ -191,20 +187,20 @@ fn cut_the_end(folder: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_was_used_does_not_come_back_with_an_old_snapshot() {
+async fn used_token_stays_used_after_an_old_snapshot() {
     let both = crashes(Persistence::Snapshot, times(3, 100)).await;
     both.judge("crashes back to a snapshot");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_was_used_does_not_come_back_with_a_log_that_lost_its_end() {
+async fn used_token_stays_used_after_a_truncated_log() {
     let both = crashes(Persistence::LogWithoutItsEnd, times(3, 100)).await;
     both.judge("crashes that lose the end of the log");
 }
 
-/// Nothing is lost, so that there is nothing to come back: a token is stale all the same, and never called used.
+/// Without data loss no token can come back. Tokens are still stale, and never called used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crash_that_loses_nothing_leaves_no_token_used_by_nobody() {
+async fn crash_without_data_loss_calls_no_unused_token_used() {
     let both = crashes(Persistence::Log, times(3, 100)).await;
     println!("crashes that lose nothing: {}", both.pinned.tally);
     both.pinned.tally.is_clean();
@@ -212,16 +208,16 @@ async fn a_crash_that_loses_nothing_leaves_no_token_used_by_nobody() {
     assert!(both.pinned.tally.count(TokenOutcome::Stale) > 0 && both.unpinned.tally.count(TokenOutcome::Stale) == 0);
 }
 
-/// What a key's record is worth is what its Redis keeps: this is the limit, and not what anybody wishes for.
+/// A key is as durable as its Redis. This test documents that limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_ran_runs_again_on_a_redis_that_forgot_it_and_not_on_one_that_writes_everything_down() {
+async fn key_runs_again_only_if_redis_lost_it() {
     for (arguments, runs_again) in [(&[][..], true), (&["--appendonly", "yes", "--appendfsync", "always"], false)] {
         let mut redis = RedisServer::start_with(arguments);
         let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
         let key = Key::new("k").unwrap();
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
         let policy = Policy::key(KeyRules::at_most_once());
-        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a new key") };
         pass.complete(Some(Reply::new(200, "done"))).await.unwrap();
         redis.kill();
         redis.restart();
@@ -231,9 +227,9 @@ async fn a_key_that_ran_runs_again_on_a_redis_that_forgot_it_and_not_on_one_that
     }
 }
 
-/// One process lives in another year.
+/// The clock of one process is far off.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_whose_clock_is_far_off_refuses_tokens_as_expired_and_lets_nobody_in_twice() {
+async fn wrong_process_clock_accepts_no_token_twice() {
     let (redis, clock, secret) = (RedisServer::start(), ManualClock::new(), Secret::random());
     let open = || Guard::builder(Redis::open(&redis.url()).unwrap().timeout(BACK)).secret(secret.clone());
     let (right, ahead) = (open().build(), open().clock((&clock).into()).build());
@@ -243,7 +239,7 @@ async fn a_process_whose_clock_is_far_off_refuses_tokens_as_expired_and_lets_nob
         let how = Presentation::by(number);
         assert_eq!(present(&ahead, token.as_str(), &how).await, TokenOutcome::Other(Code::TokenExpired));
         let told = tally.note(token.as_str(), present(&right, token.as_str(), &how).await);
-        assert_eq!(told, TokenOutcome::Accepted, "it was not used up");
+        assert_eq!(told, TokenOutcome::Accepted, "the token was not used");
         let token = ahead.issue(MINUTE, Binding::none()).await.unwrap();
         for guard in [&right, &ahead, &right] {
             tally.note(token.as_str(), present(guard, token.as_str(), &Presentation::by(number)).await);
@@ -254,13 +250,13 @@ async fn a_process_whose_clock_is_far_off_refuses_tokens_as_expired_and_lets_nob
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token_in_twice() {
+async fn redis_clock_jump_expires_records_but_accepts_no_token_twice() {
     let redis = RedisServer::start_leaping();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
     let (tally, key) = (Tally::default(), Key::new("k").unwrap());
     let intent = Intent::new("a", Subject::anonymous()).key(&key);
     let policy = Policy::key(KeyRules::at_most_once());
-    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a new key") };
     pass.complete(None).await.unwrap();
     let mut tokens = Vec::new();
     for number in 0..6 {
@@ -275,19 +271,19 @@ async fn a_redis_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token
     }
     redis.ask::<()>("SET marker 1 EX 3600");
     redis.leap();
-    // A server may go by a time that it has read a moment ago.
+    // Redis may still use a cached time.
     until("its clock has jumped", BACK, || async { redis.ask::<usize>("EXISTS marker") == 0 }).await;
     for (number, token) in tokens.iter().enumerate() {
         let told = tally.note(token, present(&guard, token, &Presentation::by(number)).await);
-        assert_eq!(told, TokenOutcome::Used, "{number}: there is no record of it any more");
+        assert_eq!(told, TokenOutcome::Used, "{number}: its record has expired");
     }
     assert_eq!((tally.count(TokenOutcome::Accepted), tally.doubles()), (3, 0), "{tally}");
     let again = guard.check(&policy, &intent).await.unwrap();
-    assert!(matches!(again, Verdict::Run(_)), "this is the limit, and not what anybody wishes for: {again:?}");
+    assert!(matches!(again, Verdict::Run(_)), "documented limit: the key runs again: {again:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_another_epoch() {
+async fn demoted_and_promoted_master_is_another_epoch() {
     let redis = RedisServer::start();
     let mut both = GuardPair::on(&redis.url());
     both.issue(1).await;
@@ -299,9 +295,9 @@ async fn a_master_that_was_demoted_and_promoted_again_on_a_live_connection_is_an
     both.is_back().await;
 }
 
-/// The guard still takes the former epoch for the present one when it asks.
+/// The guard still assumes the previous epoch when it sends the command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_found_in_the_moment_in_which_an_epoch_has_ended_is_told_as_it_is_after_that() {
+async fn redeem_during_an_epoch_change_reports_the_new_epoch() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
     for (number, afterwards) in [(1, TokenOutcome::Stale), (2, TokenOutcome::Other(Code::ReplyNotKept))] {
@@ -315,15 +311,15 @@ async fn what_is_found_in_the_moment_in_which_an_epoch_has_ended_is_told_as_it_i
     }
 }
 
-/// Nothing is lost when the first replica comes, and yet Redis begins another history: whoever has a token fetches another.
+/// Redis changes its replication id when the first replica connects, although no data is lost: clients must fetch new tokens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_replica_makes_tokens_stale_and_never_used() {
+async fn first_replica_makes_tokens_stale_never_used() {
     let redis = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]);
     let mut both = GuardPair::on(&redis.url());
     both.issue(3).await;
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &redis.port().to_string()]);
     let is_there = || async { redis.ask::<String>("INFO replication").contains("state=online") };
-    until("the replica is there", MINUTE, is_there).await;
+    until("the replica is connected", MINUTE, is_there).await;
     both.everybody(2).join_all().await;
     assert_eq!(both.pinned.tally.count(TokenOutcome::Stale), 6, "{}", both.pinned.tally);
     both.is_back().await;
@@ -331,24 +327,24 @@ async fn the_first_replica_makes_tokens_stale_and_never_used() {
     both.issue(3).await;
     let second = RedisServer::start_with(&["--replicaof", "127.0.0.1", &redis.port().to_string()]);
     let are_there = || async { redis.ask::<String>("INFO replication").matches("state=online").count() == 2 };
-    until("the second is there", MINUTE, are_there).await;
+    until("the second replica is connected", MINUTE, are_there).await;
     both.everybody(1).join_all().await;
     assert_eq!(both.pinned.tally.count(TokenOutcome::Stale), 6, "{}", both.pinned.tally);
     both.pinned.tally.is_clean();
     drop((replica, second));
 }
 
-/// Redeems for an attempt, and names the run.
+/// Redeems for an attempt and returns the run id.
 async fn redeemed_by(guard: &Guard, token: &str, attempt: &Attempt) -> RunId {
     let intent = Intent::new("a", Subject::anonymous()).credential(token).attempt(attempt);
-    let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+    let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("valid token") };
     let run = pass.run_id().expect("an attempt has a run");
     pass.complete(None).await.unwrap();
     run
 }
 
 #[tokio::test]
-async fn an_attempt_that_had_released_a_token_is_not_accepted_again_by_a_redis_that_forgot_who_used_it_since() {
+async fn released_attempt_is_not_accepted_again_after_data_loss() {
     let mut redis = RedisServer::start();
     for (store, afterwards) in [
         (Redis::open(&redis.url()).unwrap(), TokenOutcome::Stale),
@@ -363,17 +359,17 @@ async fn an_attempt_that_had_released_a_token_is_not_accepted_again_by_a_redis_t
         assert_eq!(present(&guard, &token, &two).await, TokenOutcome::Accepted, "this is the use");
         redis.kill();
         redis.restart();
-        until("it is back", BACK, || async { guard.issue(MINUTE, Binding::none()).await.is_ok() }).await;
+        until("Redis is back", BACK, || async { guard.issue(MINUTE, Binding::none()).await.is_ok() }).await;
         assert_eq!(present(&guard, &token, &one).await, afterwards);
     }
 }
 
 #[tokio::test]
-async fn a_token_of_an_earlier_epoch_is_not_released_since_it_would_not_work_again() {
+async fn token_of_an_earlier_epoch_is_not_released() {
     let mut redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(BACK));
     let attempt = Attempt::new("one").unwrap();
-    // The mark is there after the restart; or the token is, as if it had never been used.
+    // After the restart Redis has either the mark, or the token as if it had never been used.
     for is_marked in [true, false] {
         let token = guard.issue(MINUTE, Binding::none()).await.unwrap().as_str().to_owned();
         if !is_marked {
@@ -391,9 +387,9 @@ async fn a_token_of_an_earlier_epoch_is_not_released_since_it_would_not_work_aga
     }
 }
 
-/// What an application's own connection tells of the epoch is believed for a moment only; asking again each time would double the way.
+/// The epoch read over an application's own connection is cached briefly; reading it for each command would double the round trips.
 #[tokio::test]
-async fn a_plain_token_whose_epoch_is_not_known_is_taken_without_asking_for_that_first() {
+async fn plain_token_with_unknown_epoch_costs_no_extra_round_trip() {
     let mut redis = RedisServer::start();
     let secret = Secret::random();
     let on = |store: Redis| Guard::builder(store.timeout(BACK)).secret(secret.clone()).build();
@@ -404,10 +400,10 @@ async fn a_plain_token_whose_epoch_is_not_known_is_taken_without_asking_for_that
     let client = redis::Client::open(proxy.url()).unwrap();
     let handed = client.get_connection_manager().await.unwrap();
     let guard = on(Redis::over(handed));
-    // The life is asked for together with the token, and not before.
+    // The epoch is read in the same pipeline as the token, not before.
     proxy.next("$4\r\nINFO", TcpFault::LoseRequest);
     assert_eq!(redeem(&guard, one.as_str()).await, TokenOutcome::Unknown);
     redis.kill();
     redis.restart();
-    until("it is stale", BACK, || async { redeem(&guard, other.as_str()).await == TokenOutcome::Stale }).await;
+    until("the token is stale", BACK, || async { redeem(&guard, other.as_str()).await == TokenOutcome::Stale }).await;
 }

@@ -1,4 +1,4 @@
-//! A library on a Redis that may evict records: the operator reads so in the log, once.
+//! The library on a Redis that may evict records logs one warning for the operator.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::PEER;
 const LONG: Duration = Duration::from_secs(10);
 const WARNING: &str = "may evict records";
 
-/// An application in a process of its own on a Redis with this policy, with the warnings of its log once it was asked for its policy.
+/// Runs an application in its own process on a Redis with this policy, and returns its warnings after it has read the policy.
 async fn warnings_on(policy: &str) -> Vec<Value> {
     let keeps_commands = ["--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000"];
     let redis = RedisServer::start_with(&[&["--maxmemory-policy", policy], &keeps_commands[..]].concat());
     let (ledger, folder) = (Ledger::new(), tempfile::tempdir().unwrap());
     let log = folder.path().join("peer.log");
     let peer = Peer::start_logging(PEER, "onceward", &redis.url(), &ledger, &log);
-    assert_eq!(buy(&peer.url, "/keyed/orders", "k", "tea").await.said(), "200 executed", "it is used all the same");
-    until("it has asked", LONG, || std::future::ready(was_asked(&redis))).await;
+    assert_eq!(buy(&peer.url, "/keyed/orders", "k", "tea").await.said(), "200 executed", "the store is still used");
+    until("the policy was read", LONG, || std::future::ready(was_asked(&redis))).await;
     let read = || std::fs::read_to_string(&log).unwrap();
     if policy != "noeviction" {
-        until("it is logged", LONG, || std::future::ready(read().contains(WARNING))).await;
+        until("the warning is logged", LONG, || std::future::ready(read().contains(WARNING))).await;
     }
-    // Each event of this request is behind what was logged before it.
+    // The log is in order, so the events of this request follow any earlier warning.
     assert_eq!(buy(&peer.url, "/keyed/orders", "last", "last").await.said(), "200 executed");
     until("the last event is logged", LONG, || std::future::ready(read().matches("\"completed\"").count() == 2)).await;
     let lines = read();
@@ -39,7 +39,7 @@ async fn warnings_on(policy: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Whether somebody has asked this server for its memory, by its own list of commands.
+/// True if a client has sent `INFO memory` to this server.
 fn was_asked(redis: &RedisServer) -> bool {
     commands(redis).contains("memory")
 }
@@ -51,7 +51,7 @@ fn commands(redis: &RedisServer) -> String {
 }
 
 #[tokio::test]
-async fn evicting_redis_is_warned_of_once_and_used_all_the_same() {
+async fn evicting_redis_is_used_with_one_warning() {
     let warned = warnings_on("allkeys-lru").await;
     let [line] = &warned[..] else { panic!("one warning: {warned:#?}") };
     let fields = &line["fields"];
@@ -61,12 +61,12 @@ async fn evicting_redis_is_warned_of_once_and_used_all_the_same() {
 }
 
 #[tokio::test]
-async fn redis_that_evicts_nothing_is_not_warned_of() {
+async fn redis_without_eviction_logs_no_warning() {
     assert!(warnings_on("noeviction").await.is_empty());
 }
 
 #[tokio::test]
-async fn service_that_is_allowed_to_run_on_an_evicting_redis_warns_once() {
+async fn service_allowed_on_an_evicting_redis_warns_once() {
     let keeps_commands = ["--slowlog-log-slower-than", "0", "--slowlog-max-len", "10000"];
     let redis = RedisServer::start_with(&[&["--maxmemory-policy", "allkeys-lru"], &keeps_commands[..]].concat());
     let service = OncewardServer::start(&["--store", &redis.url(), "--allow-eviction"]);
@@ -74,7 +74,8 @@ async fn service_that_is_allowed_to_run_on_an_evicting_redis_warns_once() {
     // The library would ask for the policy before it reads the replication id, which it does every second.
     let reads = || commands(&redis).matches("replication").count();
     let before = reads();
-    until("the library has read it several times", LONG, || std::future::ready(reads() >= before + 5)).await;
+    until("the library has read the replication id several times", LONG, || std::future::ready(reads() >= before + 5))
+        .await;
     let lines = warned();
     assert!(lines.len() == 1 && lines[0].contains("allkeys-lru"), "{lines:#?}");
 }

@@ -1,4 +1,4 @@
-//! A Redis that dies, freezes or is full: nothing runs twice, everybody is answered, and it goes on afterwards.
+//! Redis crashes, freezes or is full: nothing runs twice, every request gets a response, and the store recovers.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -21,9 +21,9 @@ use tokio::time::Instant;
 use crate::PEER;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// A store's timeout that is long beside what two busy cores add to it.
+/// Store timeout; long compared with the delays of two busy cores.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
-/// Within the timeout: twice as long would not be.
+/// Upper bound for a response within the timeout; less than two timeouts.
 pub(crate) const IN_TIME: Duration = Duration::from_millis(1_900);
 
 async fn recovers(url: &str) {
@@ -31,7 +31,7 @@ async fn recovers(url: &str) {
 }
 
 #[tokio::test]
-async fn a_redis_that_was_killed_is_told_in_time_and_found_again() {
+async fn killed_redis_is_reported_in_time_and_reconnected() {
     let mut redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(TIMEOUT));
     let outstanding = token(shop.url()).await;
@@ -53,7 +53,7 @@ async fn a_redis_that_was_killed_is_told_in_time_and_found_again() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_that_was_lost_is_made_anew_before_anybody_needs_it() {
+async fn lost_idle_connection_is_reopened_before_it_is_needed() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let token = token(shop.url()).await;
@@ -64,7 +64,7 @@ async fn an_idle_connection_that_was_lost_is_made_anew_before_anybody_needs_it()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_redis_under_load_leaves_nobody_waiting_and_fills_no_memory() {
+async fn frozen_redis_under_load_bounds_waiting_and_memory() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let peer = Peer::start(PEER, "patient", &redis.url(), &ledger);
     let mut tokens = Vec::new();
@@ -92,9 +92,9 @@ async fn a_frozen_redis_under_load_leaves_nobody_waiting_and_fills_no_memory() {
 
     redis.thaw();
     recovers(&peer.url).await;
-    assert!(ledger.runs().is_empty(), "nobody ran without an answer of the store");
-    // What was sent before the freeze was noticed has been carried out since; what was not still works. Either way
-    // nobody runs twice.
+    assert!(ledger.runs().is_empty(), "no handler ran without a reply of the store");
+    // Commands sent before the freeze was noticed have been executed since; other tokens are still valid. Either way no token
+    // runs twice.
     for token in &tokens {
         let mut ran = 0;
         for _ in 0..2 {
@@ -105,13 +105,13 @@ async fn a_frozen_redis_under_load_leaves_nobody_waiting_and_fills_no_memory() {
     }
 }
 
-/// What a process keeps for itself levels off at about one MiB. A question that nobody answers has several hundred bytes.
+/// The memory of a process levels off at about one MiB. An unanswered command takes several hundred bytes.
 pub(crate) fn is_bounded(grown: u64, requests: usize) {
     println!("{requests} unanswered requests: {grown} bytes");
-    assert!(grown < (1 << 20) + 400 * requests as u64, "{requests} unanswered requests have grown it by {grown} bytes");
+    assert!(grown < (1 << 20) + 400 * requests as u64, "{requests} unanswered requests have cost {grown} bytes");
 }
 
-/// Warms up everything that grows once: buffers, connections, the allocator.
+/// Warms up everything that grows only once: buffers, connections, the allocator.
 async fn flood_of_garbage(url: &str, client: &reqwest::Client) {
     let mut answers = JoinSet::new();
     for _ in 0..200 {
@@ -121,7 +121,7 @@ async fn flood_of_garbage(url: &str, client: &reqwest::Client) {
 }
 
 #[tokio::test]
-async fn a_full_redis_issues_nothing_and_still_redeems_what_is_outstanding() {
+async fn full_redis_issues_nothing_but_redeems_issued_tokens() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let (first, second, third) = (token(shop.url()).await, token(shop.url()).await, token(shop.url()).await);
@@ -131,7 +131,7 @@ async fn a_full_redis_issues_nothing_and_still_redeems_what_is_outstanding() {
     assert_eq!(order(shop.url(), &first, "a").await.said(), "200 executed");
     assert_eq!(order(shop.url(), &first, "a").await.said(), "409 token_used");
     let mistaken = send(submit(shop.url(), "/orders", &second, "mistaken").header(STATUS, "422")).await;
-    assert_eq!(mistaken.said(), "422 not_applied", "a token is given back also to a full Redis");
+    assert_eq!(mistaken.said(), "422 not_applied", "a token is released on a full Redis too");
     assert_eq!(order(shop.url(), &second, "again").await.said(), "200 executed");
     assert_eq!(order(shop.url(), &second, "again").await.said(), "409 token_used");
 
@@ -144,14 +144,14 @@ async fn a_full_redis_issues_nothing_and_still_redeems_what_is_outstanding() {
 }
 
 #[tokio::test]
-async fn a_token_that_redis_has_evicted_is_called_used_and_a_key_runs_again() {
+async fn evicted_token_is_called_used_and_evicted_key_reruns() {
     let redis = RedisServer::start_with(&["--maxmemory-policy", "allkeys-random"]);
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(TIMEOUT));
     let tally = Tally::default();
     let key = Key::new("k").unwrap();
     let intent = Intent::new("a", Subject::anonymous()).key(&key);
     let policy = Policy::key(KeyRules::at_most_once());
-    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a new key") };
     pass.complete(None).await.unwrap();
     let mut tokens = Vec::new();
     for number in 0..6 {
@@ -170,15 +170,15 @@ async fn a_token_that_redis_has_evicted_is_called_used_and_a_key_runs_again() {
     redis.ask::<()>("CONFIG SET maxmemory 0");
     for (number, token) in tokens.iter().enumerate() {
         let told = tally.note(token, present(&guard, token, &Presentation::by(number)).await);
-        assert_eq!(told, TokenOutcome::Used, "{number}: nobody can tell whether it was");
+        assert_eq!(told, TokenOutcome::Used, "{number}: a missing record counts as used");
     }
     assert_eq!((tally.count(TokenOutcome::Accepted), tally.doubles()), (3, 0), "{tally}");
     let again = guard.check(&policy, &intent).await.unwrap();
-    assert!(matches!(again, Verdict::Run(_)), "this is the limit, and not what anybody wishes for: {again:?}");
+    assert!(matches!(again, Verdict::Run(_)), "documented limit: the key runs again: {again:?}");
 }
 
 #[tokio::test]
-async fn a_handler_that_blocks_its_thread_does_not_stop_the_store() {
+async fn blocking_handler_does_not_stop_the_store() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let mut blocked = JoinSet::new();
@@ -188,17 +188,17 @@ async fn a_handler_that_blocks_its_thread_does_not_stop_the_store() {
     }
     let is_blocking = || async { shop.ledger.count("blocking") >= 1 };
     until("a worker is blocked", Duration::from_secs(5), is_blocking).await;
-    // From another thread, as another worker would.
+    // From another thread, like another worker.
     while shop.ledger.count("unblocked") == 0 {
         let token = shop.guard.issue(MINUTE, Binding::none()).await.expect("the store answers");
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-        let Ok(Verdict::Run(pass)) = shop.guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        let Ok(Verdict::Run(pass)) = shop.guard.check(&Policy::token(), &intent).await else { panic!("valid token") };
         pass.complete(None).await.unwrap();
     }
     assert!(blocked.join_all().await.iter().all(|answer| answer.status == 200));
 }
 
-/// Makes a store inside a runtime whose only thread then blocks, and asks it from outside.
+/// Creates a store in a runtime whose only thread then blocks, and uses the store from outside.
 async fn asked_while_its_maker_is_blocked(
     make: impl AsyncFnOnce(String) -> Redis + Send + 'static,
 ) -> Result<(), StoreError> {
@@ -211,21 +211,21 @@ async fn asked_while_its_maker_is_blocked(
         runtime.block_on(async {
             let store = Arc::new(make(url).await);
             let warm = store.look(&Ticket::of(Kind::Key, b"x")).await;
-            warm.expect("it answers as long as nobody blocks");
-            give.send(store).expect("somebody waits");
-            // Blocks the thread: nothing else of this runtime moves.
+            warm.expect("the store answers before the thread blocks");
+            give.send(store).expect("the receiver waits");
+            // Blocks the thread, so no task of this runtime makes progress.
             let _ = blocked.recv();
         });
     });
     let store = given.recv().expect("a store");
     let answer = store.look(&Ticket::of(Kind::Key, b"x")).await.map(drop);
     drop(unblock);
-    maker.join().expect("it ends");
+    maker.join().expect("the thread ends");
     answer
 }
 
 #[tokio::test]
-async fn only_a_connection_that_was_handed_in_stops_with_the_runtime_that_made_it() {
+async fn only_an_application_connection_stops_with_its_runtime() {
     asked_while_its_maker_is_blocked(async |url| Redis::open(&url).unwrap()).await.unwrap();
     let handed = asked_while_its_maker_is_blocked(async |url| {
         Redis::over(redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap())
@@ -235,7 +235,7 @@ async fn only_a_connection_that_was_handed_in_stops_with_the_runtime_that_made_i
 }
 
 #[tokio::test]
-async fn a_manager_that_was_handed_in_finds_its_way_back() {
+async fn application_connection_manager_reconnects() {
     let mut redis = RedisServer::start();
     let manager = redis::Client::open(redis.url()).unwrap().get_connection_manager().await.unwrap();
     let guard = Guard::new(Redis::over(manager));
@@ -246,7 +246,7 @@ async fn a_manager_that_was_handed_in_finds_its_way_back() {
     until("it has", Duration::from_secs(5), || async { guard.issue(MINUTE, Binding::none()).await.is_ok() }).await;
 }
 
-/// Whether a guard that knows nothing yet accepts what another has issued.
+/// True if a new guard accepts a token that another guard issued.
 async fn a_newcomer_accepts(redis: &RedisServer, issued_by: &Guard) -> bool {
     let token = issued_by.issue(MINUTE, Binding::none()).await.unwrap();
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
@@ -260,41 +260,42 @@ fn secrets(redis: &RedisServer) -> usize {
 }
 
 #[tokio::test]
-async fn the_shared_secret_is_told_again_to_a_redis_that_was_restarted() {
+async fn shared_secret_is_restored_after_a_redis_restart() {
     let mut redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     assert!(a_newcomer_accepts(&redis, &guard).await);
     redis.kill();
     redis.restart();
-    // Well before the minute is over after which it would be told anyway.
-    until("the secret is there", Duration::from_secs(5), || async { secrets(&redis) == 1 }).await;
+    // Well before the periodic refresh, which happens every minute.
+    until("the secret is stored", Duration::from_secs(5), || async { secrets(&redis) == 1 }).await;
     assert!(a_newcomer_accepts(&redis, &guard).await);
 }
 
 #[tokio::test]
-async fn the_shared_secret_is_told_again_to_a_redis_that_was_emptied() {
+async fn shared_secret_is_restored_after_flushall() {
     let redis = RedisServer::start();
     let guard = Guard::builder(Redis::open(&redis.url()).unwrap()).share_every(Duration::from_millis(20)).build();
     assert!(a_newcomer_accepts(&redis, &guard).await);
     redis.ask::<()>("FLUSHALL");
-    until("the secret is there", Duration::from_secs(5), || async { secrets(&redis) == 1 }).await;
+    until("the secret is stored", Duration::from_secs(5), || async { secrets(&redis) == 1 }).await;
     assert!(a_newcomer_accepts(&redis, &guard).await);
 }
 
 #[tokio::test]
-async fn a_guard_that_is_dropped_closes_its_connections() {
+async fn dropped_guard_closes_its_connections() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     guard.issue(MINUTE, Binding::none()).await.unwrap();
     let clients = || redis.ask::<String>("CLIENT LIST").lines().count();
     let are_there = || async { clients() == 4 };
-    until("there are its own two, this thread's, and that which asks", Duration::from_secs(5), are_there).await;
+    until("the guard's two connections, this thread's, and the test's are open", Duration::from_secs(5), are_there)
+        .await;
     drop(guard);
-    until("they are closed", Duration::from_secs(5), || async { clients() == 1 }).await;
+    until("the guard's connections are closed", Duration::from_secs(5), || async { clients() == 1 }).await;
 }
 
 #[tokio::test]
-async fn a_redis_that_was_never_there_is_told_in_time_as_well() {
+async fn absent_redis_is_reported_in_time() {
     let nowhere = format!("redis://127.0.0.1:{}", free_port());
     let shop = Shop::on(Redis::open(&nowhere).unwrap().timeout(TIMEOUT));
     let other = Shop::on(onceward::store::Memory::new());
@@ -308,7 +309,7 @@ async fn a_redis_that_was_never_there_is_told_in_time_as_well() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_takes_connections_and_refuses_commands_is_not_stormed() {
+async fn server_that_refuses_commands_gets_backoff() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     guard.issue(MINUTE, Binding::none()).await.unwrap();
@@ -324,59 +325,59 @@ async fn a_server_that_takes_connections_and_refuses_commands_is_not_stormed() {
         let guard = guard.clone();
         callers.spawn(async move {
             while begun.elapsed() < Duration::from_secs(1) {
-                guard.issue(MINUTE, Binding::none()).await.expect_err("it is a replica");
+                guard.issue(MINUTE, Binding::none()).await.expect_err("the server is a replica");
             }
         });
     }
     callers.join_all().await;
     let (made, took) = (connections() - before - 1, begun.elapsed());
-    // Pauses from 10 to 500 ms, of which the least is a half: seven connections in the first 565 ms, and then four in a second. The
-    // background thread has one of its own for each that lasts for 100 ms.
+    // Backoff from 10 to 500 ms, jittered down to one half: seven connections in the first 565 ms, then four a second. The
+    // background thread adds one for each connection that lasts 100 ms.
     let most = 8 + (14.0 * took.as_secs_f64()) as usize;
-    assert!((3..=most).contains(&made), "{made} connections in {took:?}: each is replaced, with growing pauses");
+    assert!((3..=most).contains(&made), "{made} connections in {took:?}: each is replaced, with backoff");
     redis.ask::<()>("REPLICAOF NO ONE");
     let is_well = || async { guard.issue(MINUTE, Binding::none()).await.is_ok() };
-    until("it works again", Duration::from_secs(2), is_well).await;
+    until("the store works again", Duration::from_secs(2), is_well).await;
 }
 
-/// One address that is given to whoever is master: whoever was connected through it stays connected to the former one.
+/// One address that always points to the master: existing connections stay with the former master.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_that_is_moved_to_the_new_master_is_followed_there_by_whoever_has_found_a_replica() {
+async fn moved_master_address_is_followed_from_a_replica() {
     let servers = [RedisServer::start(), RedisServer::start()];
     let proxy = Proxy::before(servers[0].port()).await;
     let guard = Guard::new(Redis::open(&proxy.url()).unwrap());
     guard.issue(MINUTE, Binding::none()).await.unwrap();
     let demote = |one: usize| servers[one].ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", servers[1 - one].port()));
     let is_told = || async {
-        let error = guard.issue(MINUTE, Binding::none()).await.expect_err("it is a replica");
+        let error = guard.issue(MINUTE, Binding::none()).await.expect_err("the server is a replica");
         error.to_string().contains("is a replica")
     };
 
-    // Somebody asks all the time, and nothing but a token, which asks for the epoch first.
+    // Under constant requests, all of them to issue a token, which reads the epoch first.
     demote(0);
-    until("the replica was found", Duration::from_secs(5), is_told).await;
+    until("the replica is detected", Duration::from_secs(5), is_told).await;
     proxy.move_before(servers[1].port());
     let is_well = || async { guard.issue(MINUTE, Binding::none()).await.is_ok() };
     until("the new master is found", Duration::from_secs(2), is_well).await;
 
-    // Nobody asks for anything.
+    // Without any request.
     let clients = || servers[0].ask::<String>("CLIENT LIST TYPE normal").lines().count();
-    until("nobody is with the former one but who asks this", Duration::from_secs(5), || async { clients() == 1 }).await;
+    until("only the test is connected to the former master", Duration::from_secs(5), || async { clients() == 1 }).await;
     servers[0].ask::<()>("REPLICAOF NO ONE");
     demote(1);
     proxy.move_before(servers[0].port());
     let is_there = || async { clients() >= 2 };
-    until("it has gone there by itself", Duration::from_secs(5), is_there).await;
-    until("and serves there", Duration::from_secs(2), is_well).await;
+    until("the store has connected to the new master by itself", Duration::from_secs(5), is_there).await;
+    until("the store works there", Duration::from_secs(2), is_well).await;
 }
 
 #[tokio::test]
-async fn a_connection_is_not_given_up_because_somebody_had_waited_long_for_it() {
+async fn slow_connection_setup_does_not_discard_the_connection() {
     let redis = RedisServer::start();
     let delay = Delay { connect: Duration::from_millis(500), answer: Duration::from_millis(200) };
     let proxy = Proxy::slowly_before(redis.port(), delay).await;
     let store = Redis::open(&proxy.url()).unwrap().timeout(TIMEOUT);
-    // They wait 900 ms for the connection, which is greeted and asked who it is: too little is left for an answer that takes 200.
+    // Opening the connection takes 900 ms, handshake included: too little is left for a reply that takes 200 ms.
     let mut hasty = JoinSet::new();
     for _ in 0..20 {
         let store = store.clone();
@@ -384,7 +385,7 @@ async fn a_connection_is_not_given_up_because_somebody_had_waited_long_for_it() 
     }
     assert!(hasty.join_all().await.iter().any(|answer| matches!(answer, Err(StoreError::Unknown(_)))));
     for _ in 0..3 {
-        store.look(&Ticket::of(Kind::Key, b"x")).await.expect("the connection is well");
+        store.look(&Ticket::of(Kind::Key, b"x")).await.expect("the connection works");
     }
-    assert!(proxy.accepted() <= 2, "the shared one, and this thread's");
+    assert!(proxy.accepted() <= 2, "the shared connection and this thread's");
 }

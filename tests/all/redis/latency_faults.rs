@@ -1,5 +1,5 @@
-//! A Redis whose answers come too late: it gets no more to do by what it did not get done, new work is rejected, and what has begun is
-//! settled once it answers in time again.
+//! Redis replies after the timeout: retries do not add load, new work is rejected, and runs in flight are settled once Redis replies in
+//! time again.
 
 use std::time::Duration;
 
@@ -24,19 +24,19 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::PEER;
 
-/// How late an answer is: the timeout is 250 ms.
+/// Delay of each reply; the timeout is 250 ms.
 const LATE: Duration = Duration::from_millis(600);
-/// Commands are counted in each second.
+/// Period in which commands are counted.
 const COUNTED: Duration = Duration::from_secs(1);
-/// How many new keys come in a second.
+/// New keys per second.
 const A_SECOND: usize = 233;
-/// The routes they come to in turn: one whose claims lapse by themselves, one whose claims are held.
+/// The routes that receive them in turn: one retryable, one at most once.
 const ROUTES: [&str; 2] = ["/keyed/patient", "/keyed/held/patient"];
 const LONG: Duration = Duration::from_secs(20);
-/// How many keys have run before answers are late.
+/// Number of keys that run before replies are late.
 const WARM: usize = 20;
 
-/// A peer behind a proxy that delays answers.
+/// A peer behind a proxy that delays replies.
 struct DelayedPeer {
     redis: RedisServer,
     proxy: Proxy,
@@ -47,14 +47,14 @@ struct DelayedPeer {
 }
 
 impl DelayedPeer {
-    /// Fast as yet, and warm.
+    /// Starts the peer without delays, and warms it up.
     async fn start() -> Self {
         let redis = RedisServer::start();
         let proxy = Proxy::before(redis.port()).await;
         let ledger = Ledger::new();
         let peer = Peer::start(PEER, "onceward", &proxy.url(), &ledger);
         let monitor = redis.monitor();
-        // Each on a connection of its own: one that the server closes at this moment is no answer.
+        // One connection per request: an idle connection that the server closes would look like a lost response.
         let client = Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
         let slow = Self { redis, proxy, ledger, peer, monitor, client };
         for number in 0..WARM {
@@ -78,12 +78,12 @@ impl DelayedPeer {
         self.client.post(format!("{}{path}", self.peer.url)).header(KEY, key).header(ORDER, order)
     }
 
-    /// Submits until it is answered: two busy cores may take longer than a timeout too.
+    /// Submits until a response arrives: two busy cores may exceed a timeout too.
     async fn buy(&self, path: &str, key: &str, order: &str) -> Answer {
         let limit = Instant::now() + LONG;
         loop {
             let answer = send(self.under(path, key, order)).await;
-            // A run that could not be renewed for a lease has an unknown outcome until that is written.
+            // A run that could not renew for a whole lease has an unknown outcome until its completion is stored.
             let is_temporary =
                 ["503 store_unavailable", "409 in_progress", "409 outcome_unknown"].contains(&answer.said().as_str());
             if !is_temporary {
@@ -99,7 +99,7 @@ impl DelayedPeer {
         self.monitor.commands().len()
     }
 
-    /// How many claims there are, beside what is on record of those that have ended.
+    /// Counts the claims, without the records of ended runs.
     fn claims(&self, ended: usize) -> usize {
         self.redis.keys().iter().filter(|name| name.contains(":key:")).count().saturating_sub(ended)
     }
@@ -109,10 +109,9 @@ fn named(second: usize, number: usize) -> (&'static str, String) {
     (ROUTES[number % 2], format!("order-{second}-{number}"))
 }
 
-/// Answers come 600 ms late, and about 233 new keys a second. Beside what is asserted it prints how many commands Redis got in each second and
-/// what the process grew by.
+/// Replies are 600 ms late, with about 233 new keys a second. Also prints the commands per second and the memory growth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards() {
+async fn slow_redis_gets_no_retry_storm_and_keys_run_once() {
     let slow = DelayedPeer::start().await;
     let seconds = times(8, 96);
     let (mut answers, mut each_second, mut before) = (JoinSet::new(), Vec::new(), slow.commands());
@@ -125,11 +124,11 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
         before = commands;
     }
     let told: Vec<_> = answers.join_all().await.iter().map(Answer::said).collect();
-    // The first of them may have begun before answers were late.
+    // The first requests may have started before replies were late.
     let (ran, rejected): (Vec<_>, Vec<_>) = told.into_iter().partition(|said| said.starts_with("200 "));
     assert!(rejected.iter().all(|said| said == "503 store_unavailable"), "{rejected:?}");
     let grown = slow.peer.memory().saturating_sub(memory);
-    println!("commands in each second while answers are late: {each_second:?}; {grown} bytes more");
+    println!("commands per second while replies are late: {each_second:?}; {grown} bytes more");
 
     slow.proxy.slow_down(Duration::ZERO);
     let (mut after, recovered) = (Vec::new(), slow.commands());
@@ -142,11 +141,11 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
             break;
         }
     }
-    println!("commands in each second once they are in time again: {after:?}");
-    assert_eq!(slow.claims(ended), 0, "all are settled, or taken back, or over");
+    println!("commands per second after recovery: {after:?}");
+    assert_eq!(slow.claims(ended), 0, "all claims are settled, removed or expired");
     let requests = seconds * A_SECOND;
     let (slowly, quickly) = (each_second.iter().sum::<usize>(), slow.commands() - recovered);
-    assert!(slowly <= requests / 2, "{slowly} commands for {requests} requests that Redis did not answer in time");
+    assert!(slowly <= requests / 2, "{slowly} commands for {requests} requests without a timely reply");
     assert!(quickly <= requests / 2, "{quickly} commands to clear up after {requests} requests");
 
     let all = (0..seconds.min(8)).flat_map(|second| (0..A_SECOND).map(move |number| named(second, number)));
@@ -160,13 +159,13 @@ async fn slow_redis_gets_no_storm_of_retries_and_every_key_runs_once_afterwards(
     }
 }
 
-/// New work is rejected all the while; what has begun is renewed and settled.
+/// New work is rejected meanwhile; runs in flight are renewed and settled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn run_that_ends_while_redis_is_slow_is_on_record_once_it_answers_in_time() {
+async fn run_ending_while_redis_is_slow_is_stored_later() {
     let slow = DelayedPeer::start().await;
     let runs = ROUTES.map(|path| send(slow.under(path, "begun", "effect").header(TAKES, 1_500)));
     let runs = tokio::spawn(join_all(runs));
-    until("both have begun", LONG, || async { slow.ledger.count("begun") == 2 }).await;
+    until("both handlers have started", LONG, || async { slow.ledger.count("begun") == 2 }).await;
     slow.proxy.slow_down(LATE);
     let mut answers = JoinSet::new();
     for second in 0..3 {
@@ -183,7 +182,7 @@ async fn run_that_ends_while_redis_is_slow_is_on_record_once_it_answers_in_time(
     assert_eq!(slow.ledger.count("effect"), 2);
 }
 
-/// Asks for these tickets, one after the other and without waiting.
+/// Looks up these tickets concurrently.
 async fn look_for(store: &Redis, tickets: &[Ticket]) {
     let mut looks = JoinSet::new();
     for ticket in tickets.iter().copied().cycle().take(40) {
@@ -194,9 +193,9 @@ async fn look_for(store: &Redis, tickets: &[Ticket]) {
     looks.join_all().await;
 }
 
-/// The same until most have timed out.
+/// Looks up these tickets until most commands time out and the breaker opens.
 async fn time_out(store: &Redis, tickets: &[Ticket]) {
-    until("it rejects new work", LONG, || async {
+    until("the breaker rejects new work", LONG, || async {
         look_for(store, tickets).await;
         tickets.iter().all(|ticket| store.admission(ticket) != Admission::Accept)
     })
@@ -208,7 +207,7 @@ fn tickets() -> Vec<Ticket> {
 }
 
 #[tokio::test]
-async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_when_it_answers_in_time() {
+async fn breaker_rejects_new_work_without_commands_until_redis_recovers() {
     let redis = RedisServer::start();
     let proxy = Proxy::before(redis.port()).await;
     let store = Redis::open(&proxy.url()).unwrap().timeout(LATE);
@@ -219,39 +218,39 @@ async fn breaker_of_a_slow_redis_rejects_new_work_without_a_command_and_closes_w
         let key = key(name);
         guard.check(&policy, &Intent::new("pay", Subject::anonymous()).key(&key)).await
     };
-    let Ok(Verdict::Run(pass)) = check("before").await else { panic!("it is free") };
+    let Ok(Verdict::Run(pass)) = check("before").await else { panic!("a free key") };
     let tickets = tickets();
     for ticket in &tickets {
         store.look(ticket).await.unwrap();
     }
-    assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Accept), "it answers in time");
+    assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Accept), "Redis replies in time");
 
     proxy.slow_down(LATE * 2);
     time_out(&store, &tickets).await;
     let monitor = redis.monitor();
-    // One at a time finds out how it is, by a look.
+    // One probe at a time: a lookup.
     for number in 0..200 {
         assert!(check(&format!("new-{number}")).await.is_err());
     }
     let sent = monitor.commands();
-    assert!(!sent.iter().any(|command| command.starts_with("\"SET\"")), "nothing new is claimed: {sent:?}");
+    assert!(!sent.iter().any(|command| command.starts_with("\"SET\"")), "no new claim is sent: {sent:?}");
     let open = Policy::interval(IntervalRules::new().every(Duration::from_secs(60)).unwrap().fail_open());
     let known = key("job");
     let ran =
         guard.run(&open, &Intent::new("job", Subject::anonymous()).key(&known), async || Ok::<_, String>(1)).await;
     assert!(matches!(ran, Ok(RunOutcome::Unprotected(_))), "{ran:?}");
-    // What has begun is ended, as far as Redis can be reached.
-    assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err(), "its answer is late too");
+    // A run in flight may still be settled.
+    assert!(pass.complete(Some(Reply::new(200, "paid"))).await.is_err(), "its reply is late too");
 
     proxy.slow_down(Duration::ZERO);
     until("new work is accepted", LONG, || async { matches!(check("after").await, Ok(Verdict::Run(_))) }).await;
     let replayed = || async { matches!(check("before").await, Ok(Verdict::Replay(_))) };
-    until("the first is on record", LONG, replayed).await;
+    until("the first response is stored", LONG, replayed).await;
     assert!(tickets.iter().all(|ticket| store.admission(ticket) == Admission::Accept));
 }
 
 #[tokio::test]
-async fn breaker_of_one_node_rejects_no_work_of_the_others() {
+async fn breaker_of_one_node_spares_the_others() {
     let cluster = RedisCluster::start().await;
     let store = Redis::open(&cluster.address()).unwrap().timeout(Duration::from_millis(200));
     let tickets = tickets();
@@ -263,8 +262,8 @@ async fn breaker_of_one_node_rejects_no_work_of_the_others() {
     let (frozen, others): (Vec<Ticket>, Vec<Ticket>) = tickets.iter().partition(|ticket| is_of_first(ticket));
     assert!(frozen.len() > 5 && !others.is_empty());
     let replica = cluster.replica_of(0);
-    // A node that is frozen takes no new connection, so that nothing times out any more once the first one is given up.
-    until("it rejects work on the one that is frozen, and on no other", LONG * 2, || async {
+    // A frozen node accepts no new connection, so nothing times out after the first connection is closed.
+    until("only the breaker of the frozen node is open", LONG * 2, || async {
         cluster.nodes[replica].server.freeze();
         cluster.nodes[0].server.freeze();
         look_for(&store, &frozen).await;
@@ -272,12 +271,12 @@ async fn breaker_of_one_node_rejects_no_work_of_the_others() {
         let (slow, well) = (frozen.iter().any(is_open), others.iter().all(is_open));
         cluster.nodes[0].server.thaw();
         cluster.nodes[replica].server.thaw();
-        assert!(well, "the others answer in time");
+        assert!(well, "the other nodes reply in time");
         cluster.settled().await;
         !slow
     })
     .await;
-    until("it accepts work again", LONG, || async {
+    until("the breaker accepts work again", LONG, || async {
         join_all(tickets.iter().map(|ticket| store.look(ticket))).await;
         tickets.iter().all(|ticket| store.admission(ticket) == Admission::Accept)
     })

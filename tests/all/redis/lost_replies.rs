@@ -1,5 +1,5 @@
-//! Answers that are lost by the thousand, scripts that are forgotten, connections that all break at once, and a store that
-//! is frozen: on one Redis and on a cluster.
+//! Thousands of lost replies, flushed scripts, connections that all break at once, and a frozen store: on one Redis and on a
+//! cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use crate::redis::epochs::BACK;
 use crate::redis::faults::{IN_TIME, is_bounded};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Long beside the pauses in which nobody can renew anything.
+/// Long compared with the pauses in which claims cannot be renewed.
 const LEASE: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(10);
 
@@ -35,11 +35,11 @@ const MOMENT: Duration = Duration::from_millis(10);
 enum Bed {
     Single(RedisServer, Proxy),
     Cluster(RedisCluster),
-    /// One Redis, over connections of the application that repeat a command so often.
+    /// One Redis, over the application's connections, which repeat a lost command this many times.
     Application(RedisServer, Proxy, u32),
 }
 
-/// An application's connection that sends a command again when its answer was lost, so often.
+/// An application's connection that repeats a command with a lost reply this many times.
 #[derive(Clone)]
 struct ApplicationConnection {
     manager: ConnectionManager,
@@ -141,11 +141,11 @@ impl Bed {
         self.proxies().iter().map(|proxy| proxy.struck()).sum()
     }
 
-    /// Has every caller go on until so many answers to such commands were lost.
+    /// Runs every caller until this many replies to such commands are lost.
     async fn lose(&self, answers: usize, to: &str, call: impl AsyncCaller) {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut callers = JoinSet::new();
-        // Each has connections of its own: a connection that breaks at once is made anew only after a pause.
+        // Each caller has its own connections: a connection that breaks is reopened only after backoff.
         for _ in 0..times(12, 48) {
             let (guard, is_over, call) = (self.guard().await, Arc::clone(&is_over), call.clone());
             callers.spawn(async move {
@@ -158,8 +158,8 @@ impl Bed {
         self.proxies().iter().for_each(|proxy| proxy.often(to, TcpFault::LoseAnswer, 2));
         let limit = Duration::from_secs(900);
         tokio::select! {
-            () = until("enough answers are lost", limit, || async { self.struck() - before >= answers }) => {}
-            Some(ended) = callers.join_next() => panic!("a caller has ended before its time: {ended:?}"),
+            () = until("enough replies are lost", limit, || async { self.struck() - before >= answers }) => {}
+            Some(ended) = callers.join_next() => panic!("a caller has ended too early: {ended:?}"),
         }
         self.proxies().iter().for_each(|proxy| proxy.relent());
         is_over.store(true, Ordering::SeqCst);
@@ -167,12 +167,12 @@ impl Bed {
     }
 }
 
-/// One thing that a caller does again and again.
+/// An operation that a caller repeats.
 trait AsyncCaller: Clone + Send + Sync + 'static {
     fn once(&self, guard: &Guard) -> impl Future<Output = ()> + Send;
 }
 
-/// A token, issued as soon as the store answers.
+/// Issues a token as soon as the store answers.
 async fn issued(guard: &Guard) -> String {
     let begun = Instant::now();
     loop {
@@ -197,7 +197,7 @@ impl AsyncCaller for PlainTokenCaller {
     }
 }
 
-/// Redeems tokens under the name of a try, again until it is told something.
+/// Redeems tokens with an attempt, and retries until the result is known.
 #[derive(Clone, Default)]
 struct AttemptCaller {
     accepted: Arc<AtomicUsize>,
@@ -206,20 +206,20 @@ struct AttemptCaller {
 impl AsyncCaller for AttemptCaller {
     async fn once(&self, guard: &Guard) {
         let token = issued(guard).await;
-        assert_eq!(answered(guard, &token, "first").await, TokenOutcome::Accepted, "nobody else has it");
-        assert_eq!(answered(guard, &token, "second").await, TokenOutcome::Used, "the first has it");
+        assert_eq!(answered(guard, &token, "first").await, TokenOutcome::Accepted, "no other caller has the token");
+        assert_eq!(answered(guard, &token, "second").await, TokenOutcome::Used, "the first attempt has it");
         self.accepted.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// Asks until the store answers.
+/// Redeems until the store answers.
 async fn answered(guard: &Guard, token: &str, attempt: &str) -> TokenOutcome {
     let how = Presentation::Attempt(Attempt::new(attempt).expect("a name"));
     let begun = Instant::now();
     loop {
         match present(guard, token, &how).await {
             told @ (TokenOutcome::Unknown | TokenOutcome::NotExecuted) => {
-                assert!(begun.elapsed() < MINUTE, "{told:?} all the time")
+                assert!(begun.elapsed() < MINUTE, "still {told:?}")
             }
             told => return told,
         }
@@ -227,7 +227,7 @@ async fn answered(guard: &Guard, token: &str, attempt: &str) -> TokenOutcome {
     }
 }
 
-/// Runs under a key or with a remembered token, again until it is told how that ended; and once more.
+/// Runs under a key or with a remembered token, retries until the result is known, and then sends a duplicate.
 #[derive(Clone)]
 struct RecordCaller {
     by_key: bool,
@@ -254,23 +254,23 @@ impl AsyncCaller for RecordCaller {
     }
 }
 
-/// Asks until it has run, or has been told that it had.
+/// Retries until the run is executed or reported as executed.
 async fn ran(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> bool {
     let begun = Instant::now();
     loop {
         match guard.check(policy, intent).await {
             Ok(Verdict::Run(pass)) => {
-                // What could not be written down is tried on behind it.
+                // A completion that failed is retried in the background.
                 let _ = pass.complete(None).await;
                 return true;
             }
             Ok(Verdict::Reject(rejection)) => match rejection.code() {
                 Code::InProgress if begun.elapsed() < MINUTE => sleep(MOMENT).await,
-                // Its owner could not write for a whole lease, and goes on trying: this may not be the last word.
+                // The owner could not renew for a whole lease and keeps retrying, so the outcome may still change.
                 Code::OutcomeUnknown if begun.elapsed() < MINUTE => sleep(MOMENT).await,
-                // Done, with no reply to show.
+                // Executed, without a stored response.
                 Code::ReplyNotKept => return false,
-                other => panic!("nobody else has it, and it is told {other:?}"),
+                other => panic!("no other caller has it, and the verdict is {other:?}"),
             },
             Ok(Verdict::Replay(_)) => return false,
             Err(error) => {
@@ -281,7 +281,7 @@ async fn ran(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> bool {
     }
 }
 
-/// All of it on one store.
+/// Runs every kind of caller on one store.
 async fn losing(bed: Bed, name: &str) {
     let (answers, plain, named) = (times(60, 2_500), PlainTokenCaller::default(), AttemptCaller::default());
     let commands = bed.commands();
@@ -296,7 +296,7 @@ async fn losing(bed: Bed, name: &str) {
     let runs = recorded.each_ref().map(|recorded| recorded.runs.load(Ordering::SeqCst));
     let accepted = named.accepted.load(Ordering::SeqCst);
     println!(
-        "{name}, {} answers lost: plain {}; {accepted} attempts, {} remembered tokens and {} keys, once each",
+        "{name}, {} replies lost: plain {}; {accepted} attempts, {} remembered tokens and {} keys, once each",
         bed.struck(),
         plain.0,
         runs[0],
@@ -306,33 +306,33 @@ async fn losing(bed: Bed, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn lost_answers_make_no_double_and_nobody_is_told_of_a_use_that_was_his_own() {
+async fn lost_replies_cause_no_double_and_no_false_duplicate() {
     losing(Bed::single().await, "one Redis").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn lost_answers_of_a_cluster_make_no_double_and_nobody_is_told_of_a_use_that_was_his_own() {
+async fn lost_cluster_replies_cause_no_double_and_no_false_duplicate() {
     losing(Bed::cluster().await, "a cluster").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn lost_answers_over_the_application_s_connection_make_no_double_and_no_false_use() {
+async fn lost_replies_over_application_connection_cause_no_double() {
     losing(Bed::application(0).await, "one Redis, over the application's connection").await;
 }
 
-/// This is what a connection must not do, and what the test above would show.
+/// A connection must not repeat commands by itself; this shows that the test above would notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn over_a_connection_that_repeats_by_itself_tokens_are_called_used_that_nobody_has_used() {
+async fn self_repeating_connection_causes_false_duplicates() {
     let (bed, plain) = (Bed::application(3).await, PlainTokenCaller::default());
     bed.lose(times(60, 500), bed.commands().remove, plain.clone()).await;
     println!("over a connection that repeats: {}", plain.0);
-    assert!(plain.0.used_by_nobody() > 0, "{}", plain.0);
+    assert!(plain.0.used_without_acceptance() > 0, "{}", plain.0);
     assert_eq!(plain.0.doubles(), 0, "{}", plain.0);
 }
 
-/// Every policy that needs a script, while the server forgets them all the time.
+/// Every policy that needs a script, while the scripts are flushed constantly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn scripts_that_are_forgotten_under_load_are_nobody_s_failure() {
+async fn flushed_scripts_under_load_cause_no_failure() {
     for bed in [Bed::single().await, Bed::cluster().await] {
         let is_over = Arc::new(AtomicBool::new(false));
         let done = Arc::new(AtomicUsize::new(0));
@@ -362,16 +362,13 @@ async fn scripts_that_are_forgotten_under_load_are_nobody_s_failure() {
         }
         is_over.store(true, Ordering::SeqCst);
         callers.join_all().await;
-        println!(
-            "{flushes} times all scripts forgotten: {} times each policy, no failure",
-            done.load(Ordering::SeqCst)
-        );
+        println!("{flushes} script flushes: {} runs of each policy, no failure", done.load(Ordering::SeqCst));
         assert!(done.load(Ordering::SeqCst) > 20);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn connections_that_all_break_at_once_are_made_anew_every_time() {
+async fn connections_reopen_after_all_break_at_once() {
     for bed in [Bed::single().await, Bed::cluster().await] {
         let (guard, tally) = (bed.guard().await, Arc::new(Tally::default()));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -395,23 +392,23 @@ async fn connections_that_all_break_at_once_are_made_anew_every_time() {
                 let token = issued(&guard).await;
                 tally.note(&token, redeem(&guard, &token).await) == TokenOutcome::Accepted
             };
-            until("somebody gets through", BACK, gets_through).await;
+            until("a new token is accepted", BACK, gets_through).await;
             assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
         }
         is_over.store(true, Ordering::SeqCst);
         callers.join_all().await;
-        println!("{resets} times all connections broken: {tally}");
+        println!("{resets} resets of all connections: {tally}");
         tally.is_clean();
     }
 }
 
-/// Every node of a cluster stands still, as on a machine that is suspended.
+/// Every node of a cluster is frozen, as on a suspended machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_frozen_cluster_leaves_nobody_waiting_and_fills_no_memory() {
+async fn frozen_cluster_bounds_waiting_and_memory() {
     let (bed, ledger) = (Bed::cluster().await, Ledger::new());
     let peer = Peer::start(PEER, "patient", &bed.address(), &ledger);
     let mut tokens = Vec::new();
-    until("it is found", BACK, || async { ask_token(&peer.url, "").await.status == 201 }).await;
+    until("the cluster is found", BACK, || async { ask_token(&peer.url, "").await.status == 201 }).await;
     for _ in 0..100 {
         tokens.push(token(&peer.url).await);
     }
@@ -426,7 +423,7 @@ async fn a_frozen_cluster_leaves_nobody_waiting_and_fills_no_memory() {
     for _ in 0..3 {
         refused().await;
     }
-    // Each takes the second for which the store is waited for.
+    // Each takes the store timeout of one second.
     let (before, rounds) = (peer.memory(), times(5, 20));
     for _ in 0..rounds {
         refused().await;
@@ -438,5 +435,5 @@ async fn a_frozen_cluster_leaves_nobody_waiting_and_fills_no_memory() {
         cluster.settled().await;
     }
     until("a token is issued again", BACK, || async { ask_token(&peer.url, "").await.status == 201 }).await;
-    assert!(ledger.runs().is_empty(), "nobody ran without an answer of the store");
+    assert!(ledger.runs().is_empty(), "no handler ran without a reply of the store");
 }

@@ -1,5 +1,5 @@
-//! Servers whose `SET` and `DEL` can compare: nothing runs as a script there, and a server that has only one of the two, or loses
-//! them, goes on with scripts.
+//! Servers with native compare-and-swap in `SET` and `DEL`: no scripts run there. A server that has only one of the two commands, or
+//! loses them, falls back to scripts.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn ticket(name: &str) -> Ticket {
     Ticket::of(Kind::Key, name.as_bytes())
 }
 
-/// Removes records until that is done by the server's own command: it is tried in the background, and scripts run until it is known.
+/// Removes records until the store uses the native command: it probes in the background and runs scripts until then.
 async fn is_native(redis: &RedisServer, store: &Redis) {
     let remove = redis.compare_commands().remove;
     assert_ne!(remove, "EVALSHA", "a server with native commands");
@@ -59,7 +59,7 @@ async fn laws_hold_on_native_commands() {
 }
 
 #[tokio::test]
-async fn number_of_commands_is_that_of_the_contract_and_none_is_a_script() {
+async fn command_counts_match_the_contract_without_scripts() {
     for name in NATIVE {
         let redis = RedisServer::start_program(&native_program(name), &[]);
         let remove = redis.compare_commands().remove;
@@ -108,9 +108,9 @@ async fn user_without_scripts_runs_every_policy_on_native_commands() {
     }
 }
 
-/// The ACL is changed under a connection that has found out that it may send the commands: the next verbs are done by scripts.
+/// The ACL changes after the connection has found the native commands: the next verbs fall back to scripts.
 #[tokio::test]
-async fn denied_native_command_is_replaced_by_a_script_in_the_same_verb() {
+async fn denied_native_command_falls_back_to_a_script() {
     for name in NATIVE {
         let redis = RedisServer::start_program(&native_program(name), &[]);
         let remove = redis.compare_commands().remove.to_lowercase();
@@ -134,7 +134,7 @@ async fn denied_native_command_is_replaced_by_a_script_in_the_same_verb() {
 
 /// A server is replaced by one without native commands, and back, at the same address.
 #[tokio::test]
-async fn server_of_another_kind_at_the_same_address_is_found_out_by_the_next_connection() {
+async fn replaced_server_is_probed_again_by_the_next_connection() {
     let mut redis = RedisServer::start_program(&native_program(NATIVE[1]), &[]);
     let shop = Shop::on(open(&redis));
     for (round, program) in
@@ -160,7 +160,7 @@ async fn server_of_another_kind_at_the_same_address_is_found_out_by_the_next_con
 }
 
 #[tokio::test]
-async fn full_native_server_redeems_gives_back_and_renews() {
+async fn full_native_server_redeems_releases_and_renews() {
     for name in NATIVE {
         let redis = RedisServer::start_program(&native_program(name), &["--maxmemory-policy", "noeviction"]);
         let store = open(&redis);
@@ -175,16 +175,16 @@ async fn full_native_server_redeems_gives_back_and_renews() {
         for (policy, token) in [(&Policy::token(), &plain), (&remember, &remembered)] {
             let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
             for _ in 0..3 {
-                let Ok(Verdict::Run(pass)) = guard.check(policy, &intent).await else { panic!("{name}: it is good") };
+                let Ok(Verdict::Run(pass)) = guard.check(policy, &intent).await else { panic!("{name}: valid token") };
                 assert_eq!(pass.release().await.unwrap(), Settled::Released, "{name}");
             }
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(running.as_str());
-        let Ok(Verdict::Run(pass)) = guard.check(&remember, &intent).await else { panic!("{name}: it is good") };
+        let Ok(Verdict::Run(pass)) = guard.check(&remember, &intent).await else { panic!("{name}: valid token") };
         let claim =
             || redis::cmd("GET").arg(pass.ticket().name("onceward")).query::<Vec<u8>>(&mut redis.connection()).unwrap();
         let first = claim();
-        // Each renewal writes another heartbeat.
+        // Each renewal writes a new heartbeat.
         until("the claim is renewed", LONG, || async { claim() != first }).await;
         outlast(LEASE).await;
         let state = guard.look(&remember, &intent).await.unwrap().state;
@@ -192,7 +192,7 @@ async fn full_native_server_redeems_gives_back_and_renews() {
     }
 }
 
-/// A user that may not run scripts connects to a server that is full: issued tokens are redeemed, and nothing new begins.
+/// A user without scripts on a full server: issued tokens are redeemed, and no new run starts.
 #[tokio::test]
 async fn user_without_scripts_redeems_plain_tokens_on_a_full_server() {
     for name in NATIVE {
@@ -204,7 +204,9 @@ async fn user_without_scripts_redeems_plain_tokens_on_a_full_server() {
         let url = format!("redis://shop:secret@127.0.0.1:{}", redis.port());
         let guard = Guard::new(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)));
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("{name}: it is good") };
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else {
+            panic!("{name}: valid token")
+        };
         pass.complete(None).await.unwrap();
         assert!(guard.issue(MINUTE, Binding::none()).await.is_err(), "{name}");
         redis.ask::<()>("CONFIG SET maxmemory 0");

@@ -1,4 +1,4 @@
-//! A Redis that has reached `maxmemory` and evicts nothing: which requests it still serves, what the others receive, and that with room again
+//! Redis has reached `maxmemory` without eviction: the requests it still serves, and the responses to the others. With room again
 //! nothing runs twice and no unused token is called used.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// A Redis that holds 6 MB of something else, with a limit that this is below or beyond.
+/// Starts a Redis with 6 MB of other data; `fill` sets the limit below that.
 fn start() -> RedisServer {
     let redis = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
     let value = "x".repeat(1_000_000);
@@ -35,7 +35,7 @@ fn fill(redis: &RedisServer) {
     redis.ask::<()>("CONFIG SET maxmemory 4mb");
 }
 
-/// Takes out what fills it; the limit stays.
+/// Deletes the other data; the limit stays.
 fn make_room(redis: &RedisServer) {
     let deleted: usize = redis.ask("DEL fill:0 fill:1 fill:2 fill:3 fill:4 fill:5");
     assert_eq!(deleted, 6, "nothing was evicted");
@@ -46,7 +46,7 @@ async fn redeem(url: &str, body: Value) -> String {
 }
 
 #[tokio::test]
-async fn full_redis_redeems_issued_tokens_also_with_an_attempt_and_issues_none() {
+async fn full_redis_redeems_issued_tokens_and_issues_none() {
     let redis = start();
     let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
     let url = &service.url;
@@ -67,7 +67,7 @@ async fn full_redis_redeems_issued_tokens_also_with_an_attempt_and_issues_none()
 }
 
 #[tokio::test]
-async fn full_redis_claims_remembered_tokens_and_stores_a_large_response_with_room() {
+async fn full_redis_claims_remembered_tokens_and_stores_responses_later() {
     let redis = start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(LONG));
     let (old, new) = (token(shop.url()).await, token(shop.url()).await);
@@ -80,13 +80,13 @@ async fn full_redis_claims_remembered_tokens_and_stores_a_large_response_with_ro
     let replay = submit(&old, "old").await;
     assert_eq!((replay.said().as_str(), replay.body == first.body), ("200 replayed", true));
     let executed = submit(&new, "new").await;
-    assert_eq!(executed.said(), "200 unprotected", "the response says that it is not stored");
+    assert_eq!(executed.said(), "200 unprotected", "the response is marked as not stored");
     let key = redis
         .keys()
         .into_iter()
         .find(|key| key.contains(":token:") && redis.ask::<usize>(&format!("STRLEN {key}")) < 256);
-    let claim = key.expect("the claim is there");
-    // While the response is tried again and again, the claim is renewed, and no duplicate runs.
+    let claim = key.expect("the claim is stored");
+    // While storing the response is retried, the claim is renewed and no duplicate runs.
     let lease = Duration::from_millis(redis.ask::<u64>(&format!("PTTL {claim}")));
     assert!(lease > Duration::from_secs(60), "the claim outlives its lease: {lease:?}");
     for _ in 0..3 {
@@ -94,7 +94,7 @@ async fn full_redis_claims_remembered_tokens_and_stores_a_large_response_with_ro
     }
 
     make_room(&redis);
-    until("the response is stored", LONG, || async {
+    until("it is stored", LONG, || async {
         let again = submit(&new, "new").await;
         assert!(["409 in_progress", "200 replayed"].contains(&again.said().as_str()), "{}", again.said());
         again.body == executed.body
@@ -103,7 +103,7 @@ async fn full_redis_claims_remembered_tokens_and_stores_a_large_response_with_ro
     assert_eq!((shop.ledger.count("old"), shop.ledger.count("new")), (1, 1));
 }
 
-/// A run that goes on for some leases on a full Redis keeps its claim: under a key retryable and at most once, and of a remembered token.
+/// A run of several leases on a full Redis keeps its claim: with a retryable key, an at-most-once key, and a remembered token.
 #[tokio::test]
 async fn full_redis_renews_the_claims_of_runs_in_flight() {
     let redis = start();
@@ -121,7 +121,7 @@ async fn full_redis_renews_the_claims_of_runs_in_flight() {
             intent().credential(token.as_str()),
         ),
     ] {
-        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a free key") };
         passes.push((pass, policy, intent));
     }
     fill(&redis);
@@ -129,7 +129,7 @@ async fn full_redis_renews_the_claims_of_runs_in_flight() {
     while Instant::now() < end {
         for (pass, policy, intent) in &passes {
             let name = pass.ticket().name("onceward");
-            assert_eq!(redis.ask::<i64>(&format!("EXISTS {name}")), 1, "{policy:?}: its claim is there");
+            assert_eq!(redis.ask::<i64>(&format!("EXISTS {name}")), 1, "{policy:?}: its claim is stored");
             let state = guard.look(policy, intent).await.unwrap().state;
             assert!(matches!(state, RecordState::Running(_)), "{policy:?}: {state:?}");
         }
@@ -138,12 +138,12 @@ async fn full_redis_renews_the_claims_of_runs_in_flight() {
     make_room(&redis);
     for (pass, policy, intent) in passes {
         assert_eq!(pass.complete(Some(Reply::new(200, "done"))).await.unwrap(), Settled::Final, "{policy:?}");
-        let Ok(Verdict::Replay(_)) = guard.check(&policy, &intent).await else { panic!("{policy:?}: it is on record") };
+        let Ok(Verdict::Replay(_)) = guard.check(&policy, &intent).await else { panic!("{policy:?}: stored") };
     }
 }
 
 #[tokio::test]
-async fn full_redis_gives_rejected_tokens_back() {
+async fn full_redis_releases_rejected_tokens() {
     let redis = start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(LONG));
     let (url, ledger) = (shop.url(), &shop.ledger);
@@ -161,21 +161,21 @@ async fn full_redis_gives_rejected_tokens_back() {
 }
 
 #[tokio::test]
-async fn full_redis_refuses_keys_new_and_old_and_frees_those_that_failed() {
+async fn full_redis_rejects_keys_and_frees_failed_ones() {
     let redis = start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(LONG));
     let (url, ledger) = (shop.url(), &shop.ledger);
     let first = buy(url, "/keyed/orders", "old", "old").await;
     let failing =
         tokio::spawn(send(under(url, "/keyed/orders", "failing", "failing").header(TAKES, 2_000).header(STATUS, 503)));
-    until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+    until("the handler runs", LONG, || async { ledger.count("begun") == 1 }).await;
     fill(&redis);
 
     for key in ["old", "new"] {
         assert_eq!(buy(url, "/keyed/orders", key, key).await.said(), "503 store_unavailable");
     }
     let look = send(under(url, "/keyed/orders", "old", "old").header(LOOK, "true")).await;
-    assert_eq!(look.body, first.body, "it can be looked at");
+    assert_eq!(look.body, first.body, "a lookup works");
     assert_eq!(failing.await.unwrap().said(), "503 not_applied", "a key is freed by deleting its claim");
 
     make_room(&redis);
@@ -186,7 +186,7 @@ async fn full_redis_refuses_keys_new_and_old_and_frees_those_that_failed() {
 }
 
 #[tokio::test]
-async fn full_redis_makes_the_service_unready_with_the_reason_until_there_is_room() {
+async fn full_redis_makes_the_service_unready_with_the_reason() {
     let redis = start();
     let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
     let get = async |service: &OncewardServer, path: &str| send(http().get(format!("{}{path}", service.url))).await;
@@ -194,8 +194,8 @@ async fn full_redis_makes_the_service_unready_with_the_reason_until_there_is_roo
     let plain = token(&service.url).await;
     fill(&redis);
 
-    // What the store has answered counts for a moment.
-    until("it is not ready", LONG, || async { get(&service, "/readyz").await.status == 503 }).await;
+    // Readiness is cached for a moment.
+    until("the service is not ready", LONG, || async { get(&service, "/readyz").await.status == 503 }).await;
     let answer = get(&service, "/readyz").await;
     let problem = answer.problem();
     assert_eq!(problem.code.as_str(), "store_unavailable");
@@ -209,10 +209,10 @@ async fn full_redis_makes_the_service_unready_with_the_reason_until_there_is_roo
     assert!(code == 1 && text.contains("It is full"), "{text}");
 
     let started = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
-    assert_eq!(get(&started, "/readyz").await.status, 503, "it starts, and is not ready");
+    assert_eq!(get(&started, "/readyz").await.status, 503, "the service starts and is not ready");
     assert_eq!(redeem(&started.url, json!({"token": plain})).await, "200 redeemed");
     make_room(&redis);
     for service in [&service, &started] {
-        until("it is ready again", LONG, || async { get(service, "/readyz").await.status == 200 }).await;
+        until("the service is ready again", LONG, || async { get(service, "/readyz").await.status == 200 }).await;
     }
 }

@@ -1,5 +1,5 @@
-//! A master with replicas and Sentinels: whoever is master is followed, and a token that was used is not brought back by
-//! one that has not seen it.
+//! A master with replicas and Sentinels: the store follows each failover, and a used token is not accepted again by a replica that has
+//! not seen its use.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use tokio::time::{Instant, sleep};
 use crate::redis::epochs::{BACK, GuardPair};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How many tokens are out when it happens.
+/// Number of tokens outstanding at the fault.
 const TOKENS: usize = 10;
 
-/// Waits until every replica has what the master has.
+/// Waits until every replica is in sync with the master.
 fn is_everywhere(all: &Sentinels, master: usize) {
     let mut connection = all.nodes[master].server.connection();
     redis::cmd("SET").arg("mark").arg(1).exec(&mut connection).unwrap();
     let seen: usize = redis::cmd("WAIT").arg(2).arg(10_000).query(&mut connection).unwrap();
-    assert_eq!(seen, 2, "the replicas follow");
+    assert_eq!(seen, 2, "both replicas are in sync");
 }
 
 async fn issues(guard: &Guard) -> bool {
@@ -33,7 +33,7 @@ async fn issues(guard: &Guard) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_token_that_was_used_is_not_brought_back_by_a_replica_that_had_not_seen_it() {
+async fn used_token_stays_used_after_a_sentinel_failover() {
     let mut all = Sentinels::start().await;
     let mut both = GuardPair::on(&all.address());
     let mut master = 0;
@@ -44,7 +44,7 @@ async fn a_token_that_was_used_is_not_brought_back_by_a_replica_that_had_not_see
         both.everybody(2).join_all().await;
         all.nodes[master].server.kill();
         let promoted = all.promoted_after(master).await;
-        until("it is master", MINUTE, || async { all.nodes[promoted].is_master() }).await;
+        until("the replica is promoted", MINUTE, || async { all.nodes[promoted].is_master() }).await;
         both.is_back().await;
         both.everybody(2).join_all().await;
         all.rejoin(master, promoted).await;
@@ -53,7 +53,7 @@ async fn a_token_that_was_used_is_not_brought_back_by_a_replica_that_had_not_see
     both.judge("failovers");
 }
 
-/// Guards that agree on a secret, on either side of a split, and what their callers were told together.
+/// Guards with one secret on both sides of a split brain, and a tally of their verdicts together.
 struct SplitBrain {
     secret: Secret,
     is_pinned: bool,
@@ -89,7 +89,7 @@ impl SplitBrain {
     }
 }
 
-/// The old master goes on for whoever still reaches it, while the others have elected another.
+/// Split brain: the old master still serves its clients, while the Sentinels have promoted a replica.
 async fn split(all: &mut Sentinels, long: Duration) -> [Tally; 2] {
     let master = all.master();
     let mut splits = [SplitBrain::new(true), SplitBrain::new(false)];
@@ -101,13 +101,13 @@ async fn split(all: &mut Sentinels, long: Duration) -> [Tally; 2] {
     is_everywhere(all, master);
     all.nodes[master].cut_off().await;
     let promoted = all.promoted_after(master).await;
-    until("it is master", MINUTE, || async { all.nodes[promoted].is_master() }).await;
-    // Whoever comes now asks the Sentinels.
+    until("the replica is promoted", MINUTE, || async { all.nodes[promoted].is_master() }).await;
+    // A new store asks the Sentinels.
     let outsides = splits.each_ref().map(|split| split.guard(&all.address()));
     let since = Instant::now();
     while since.elapsed() < long {
         for ((split, inside), outside) in splits.iter_mut().zip(&insides).zip(&outsides) {
-            until("the new one is found", BACK, || issues(outside)).await;
+            until("the new master is found", BACK, || issues(outside)).await;
             split.issue(inside).await;
             split.issue(outside).await;
             split.redeem_on_both_sides(inside, outside).await;
@@ -122,62 +122,62 @@ async fn split(all: &mut Sentinels, long: Duration) -> [Tally; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn in_a_split_no_token_is_accepted_on_both_sides() {
+async fn split_brain_accepts_no_token_on_both_sides() {
     let mut all = Sentinels::start().await;
     let long = Duration::from_millis(times(500, 5_000) as u64);
     for _ in 0..times(1, 10) {
         let [pinned, unpinned] = split(&mut all, long).await;
-        println!("a split of {long:?}: {pinned}; without the tag {} doubles", unpinned.doubles());
+        println!("a split of {long:?}: {pinned}; without the epoch {} doubles", unpinned.doubles());
         pinned.is_clean();
-        assert!(unpinned.doubles() > 0, "this shows nothing: {unpinned}");
+        assert!(unpinned.doubles() > 0, "the split caused no doubles, so the test proves nothing: {unpinned}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whoever_is_master_is_followed_though_the_former_one_still_answers_or_says_nothing() {
+async fn store_follows_failover_from_live_frozen_or_killed_master() {
     let mut all = Sentinels::start().await;
     let guard = Guard::new(Redis::open(&all.address()).unwrap());
-    until("it is found", BACK, || issues(&guard)).await;
+    until("the master is found", BACK, || issues(&guard)).await;
 
-    // In good order: the former master goes on and refuses writes.
+    // A manual failover: the former master stays up and refuses writes.
     let promoted = all.fail_over().await;
     until("the former one is a replica", MINUTE, || async { !all.nodes[0].is_master() }).await;
-    until("the one promoted in good order is followed", BACK, || issues(&guard)).await;
+    until("the store follows the manual failover", BACK, || issues(&guard)).await;
     all.rejoin(0, promoted).await;
 
-    // It hangs, with its connections open.
+    // The master freezes, with its connections open.
     all.nodes[promoted].server.freeze();
     let next = all.promoted_after(promoted).await;
-    until("it is master", MINUTE, || async { all.nodes[next].is_master() }).await;
-    until("the one after the frozen is followed", BACK, || issues(&guard)).await;
+    until("the replica is promoted", MINUTE, || async { all.nodes[next].is_master() }).await;
+    until("the store follows the failover from the frozen master", BACK, || issues(&guard)).await;
     all.nodes[promoted].server.thaw();
     all.rejoin(promoted, next).await;
     assert!(issues(&guard).await);
 
-    // Its process is gone, and a Sentinel hangs: the machine that both were on is lost.
+    // The master is killed and a Sentinel freezes, as if the machine of both were lost.
     all.nodes[next].server.kill();
     all.sentinels[2].freeze();
     let last = all.promoted_after(next).await;
-    until("it is master", MINUTE, || async { all.nodes[last].is_master() }).await;
-    until("the one after the killed is followed", BACK, || issues(&guard)).await;
+    until("the replica is promoted", MINUTE, || async { all.nodes[last].is_master() }).await;
+    until("the store follows the failover from the killed master", BACK, || issues(&guard)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_sentinel_that_names_no_master_or_says_nothing_is_passed_over() {
+async fn stale_or_silent_sentinel_is_skipped() {
     let all = Sentinels::start().await;
-    // One that was not told of the last failover: whom it names is a replica now.
+    // A Sentinel that missed the last failover: the server it names is a replica now.
     let replica = RedisServer::start();
     let stale = Sentinel::start(replica.port(), 2);
     replica.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", free_port()));
     let silent = Sentinel::start(all.nodes[0].proxy.port(), 2);
     silent.freeze();
-    let nobody = format!("127.0.0.1:{}", free_port());
-    for first in [stale.host(), silent.host(), nobody] {
+    let absent = format!("127.0.0.1:{}", free_port());
+    for first in [stale.host(), silent.host(), absent] {
         let address = all.address().replace("://", &format!("://{first},"));
         let guard = Guard::new(Redis::open(&address).unwrap());
         until("the master is found", Duration::from_secs(5), || issues(&guard)).await;
     }
-    // One that was cut off before the last failover: whom it names still takes itself for a master.
+    // A Sentinel that was partitioned before the last failover: the server it names still acts as master.
     let former = RedisServer::start();
     let cut_off = Sentinel::start(former.port(), 2);
     all.fail_over().await;
@@ -185,9 +185,9 @@ async fn a_sentinel_that_names_no_master_or_says_nothing_is_passed_over() {
     let guard = Guard::new(Redis::open(&address).unwrap());
     until("the master is found", Duration::from_secs(5), || issues(&guard)).await;
     assert_eq!((cut_off.named(), former.keys().len()), (Some(former.port()), 0));
-    assert_eq!(stale.named(), Some(replica.port()), "it still says so");
+    assert_eq!(stale.named(), Some(replica.port()), "the stale Sentinel still names it");
     assert_eq!(replica.keys(), [""; 0]);
-    // Where there is no other, there is no store: a replica could be looked into, if it were not asked what it is.
+    // Without another master the store is unavailable: lookups check the role, so they do not read from a replica.
     let lost = Redis::open(&format!("redis+sentinel://{}/{NAME}", stale.host())).unwrap();
     let looked = lost.look(&Ticket::of(Kind::Key, b"x")).await;
     assert!(matches!(&looked, Err(StoreError::NotExecuted(why)) if why.to_string().contains("replica")), "{looked:?}");
@@ -196,17 +196,18 @@ async fn a_sentinel_that_names_no_master_or_says_nothing_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_database_beside_the_first_is_named_after_the_master() {
+async fn database_number_follows_the_master_name() {
     let all = Sentinels::start().await;
     let store = Redis::open(&format!("{}/3", all.address())).unwrap();
     let ticket = Ticket::of(Kind::Key, b"x");
-    until("it is found", BACK, || async { store.insert(&ticket, b"x", MINUTE, Room::Free).await.is_ok() }).await;
+    until("the master is found", BACK, || async { store.insert(&ticket, b"x", MINUTE, Room::Free).await.is_ok() })
+        .await;
     let spaces: String = all.nodes[0].server.ask("INFO keyspace");
     assert!(spaces.contains("db3:keys=1"), "{spaces}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_service_follows_the_master_too() {
+async fn service_follows_a_sentinel_failover() {
     let mut all = Sentinels::start().await;
     let service = OncewardServer::start(&["--store", &all.address()]);
     let once = async || {
@@ -220,7 +221,7 @@ async fn the_service_follows_the_master_too() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     all.nodes[0].server.kill();
     let promoted = all.promoted_after(0).await;
-    until("it is master", MINUTE, || async { all.nodes[promoted].is_master() }).await;
+    until("the replica is promoted", MINUTE, || async { all.nodes[promoted].is_master() }).await;
     until("the service is back", BACK, &once).await;
     all.rejoin(0, promoted).await;
 }

@@ -1,4 +1,4 @@
-//! The connection that each worker has to itself: it shortens the way to Redis, and nothing else may change by it.
+//! The connection that each worker thread has to itself: it only reduces latency.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 const SOON: Duration = Duration::from_secs(5);
-/// How long a store waits for an answer whose thread is held up.
+/// Store timeout; the thread is blocked for longer.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
 fn ticket() -> Ticket {
     Ticket::of(Kind::Key, b"x")
 }
 
-/// The numbers of all connections but that which asks, oldest first.
+/// Returns the ids of all connections except the test's, oldest first.
 fn connections(redis: &RedisServer) -> Vec<u64> {
     let list: String = redis.ask("CLIENT LIST");
     let ids = list.lines().filter(|line| !line.contains("cmd=client|list"));
@@ -31,7 +31,7 @@ fn connections(redis: &RedisServer) -> Vec<u64> {
     ids
 }
 
-/// Asks until this thread has a connection of its own beside the shared one.
+/// Sends commands until this thread has its own connection beside the shared one.
 async fn warm(store: &Redis, redis: &RedisServer) {
     let is_warm = || async {
         store.look(&ticket()).await.expect("the store answers");
@@ -40,20 +40,20 @@ async fn warm(store: &Redis, redis: &RedisServer) {
     until("this thread has its own connection", SOON, is_warm).await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "a thread that is held up is what is tested")]
+#[expect(clippy::disallowed_methods, reason = "the test blocks its thread on purpose")]
 fn hold_up() {
     std::thread::sleep(TIMEOUT * 3);
 }
 
 #[tokio::test]
-async fn each_worker_soon_has_one_and_no_more() {
+async fn each_worker_opens_exactly_one_connection() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap());
     let are_there = || async {
         token(shop.url()).await;
         connections(&redis).len() == 4
     };
-    until("two workers and the background have theirs", SOON, are_there).await;
+    until("two workers and the background thread have connections", SOON, are_there).await;
     let before = connections(&redis);
     for _ in 0..100 {
         let token = token(shop.url()).await;
@@ -63,30 +63,30 @@ async fn each_worker_soon_has_one_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_thread_that_was_held_up_beyond_the_store_s_time_still_gets_its_answer() {
+async fn blocked_thread_still_receives_its_reply() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap().timeout(TIMEOUT);
     warm(&store, &redis).await;
     let before = connections(&redis);
-    // As tasks of the runtime, and as the local tasks that actix has its requests in.
+    // As tasks of the runtime, and as local tasks, in which actix runs its requests.
     for _ in 0..3 {
         let own = store.clone();
         let asked = tokio::spawn(async move { own.look(&ticket()).await });
         tokio::task::yield_now().await;
         hold_up();
-        asked.await.unwrap().expect("the answer has long been there");
+        asked.await.unwrap().expect("the reply has arrived");
 
         let (local, own) = (LocalSet::new(), store.clone());
         let asked = local.spawn_local(async move { own.look(&ticket()).await });
         local.spawn_local(async { hold_up() });
         local.await;
-        asked.await.unwrap().expect("the answer has long been there");
+        asked.await.unwrap().expect("the reply has arrived");
     }
-    assert_eq!(connections(&redis), before, "and no connection is blamed for it");
+    assert_eq!(connections(&redis), before, "no connection is replaced");
 }
 
 #[tokio::test]
-async fn one_that_is_cut_off_is_made_anew() {
+async fn reset_thread_connection_is_reopened() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap();
     warm(&store, &redis).await;
@@ -94,23 +94,23 @@ async fn one_that_is_cut_off_is_made_anew() {
         let before = connections(&redis);
         redis.ask::<i64>(&format!("CLIENT KILL ID {}", before[1]));
         let is_well = || async {
-            // What is under way while it breaks may be lost.
+            // A command in flight may be lost.
             let _ = store.look(&ticket()).await;
             let now = connections(&redis);
             now.len() == 2 && !now.contains(&before[1])
         };
-        until("there is another", SOON, is_well).await;
+        until("the connection is reopened", SOON, is_well).await;
         store.look(&ticket()).await.expect("the store answers");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_more_connections_is_asked_over_the_shared_one_and_not_stormed() {
+async fn connection_limit_falls_back_to_the_shared_connection() {
     let redis = RedisServer::start_with(&["--maxclients", "1"]);
     let proxy = Proxy::before(redis.port()).await;
     let store = Redis::open(&proxy.url()).unwrap();
     let is_there = || async { store.look(&ticket()).await.is_ok() };
-    until("the shared connection is there", SOON, is_there).await;
+    until("the shared connection is open", SOON, is_there).await;
     let (accepted, begun) = (proxy.accepted(), Instant::now());
     let is_refused = || async {
         store.look(&ticket()).await.expect("the store answers");
@@ -124,31 +124,31 @@ async fn a_server_that_takes_no_more_connections_is_asked_over_the_shared_one_an
 }
 
 #[test]
-fn one_ends_with_the_runtime_that_drove_it() {
+fn thread_connection_ends_with_its_runtime() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap();
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     first.block_on(warm(&store, &redis));
     let before = connections(&redis);
-    // The first one is there, but nobody drives it.
+    // The first connection is open, but no runtime drives it.
     second.block_on(async { store.look(&ticket()).await }).expect("the store answers");
     drop((first, second));
     runtime().block_on(async {
         store.look(&ticket()).await.expect("the store answers");
         let is_alone = || async { !connections(&redis).contains(&before[1]) };
-        until("it is closed", SOON, is_alone).await;
+        until("the connection is closed", SOON, is_alone).await;
         warm(&store, &redis).await;
     });
 }
 
-/// What is between here and there forgets a connection that nobody uses: the kernel is told to ask now and then.
+/// Firewalls and NAT drop idle connections, so TCP keepalive is enabled.
 #[tokio::test]
-async fn connections_that_nobody_uses_are_kept_alive() {
+async fn idle_connections_use_tcp_keepalive() {
     let redis = RedisServer::start();
     let store = Redis::open(&redis.url()).unwrap();
     let port = format!(":{:04X}", redis.port());
-    // Of those that are established, whether a timer runs that is not the one for sending again.
+    // Counts established connections with a keepalive timer, not a retransmission timer.
     let are_kept = || {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -157,5 +157,5 @@ async fn connections_that_nobody_uses_are_kept_alive() {
     };
     warm(&store, &redis).await;
     let both_are = || async { are_kept() == [true, true] };
-    until("the shared one and this thread's are", SOON, both_are).await;
+    until("both connections have a keepalive timer", SOON, both_are).await;
 }

@@ -1,4 +1,4 @@
-//! TLS, and users that may do no more than the documented line allows: it works, or it says clearly why not.
+//! TLS, and users with only the documented permissions: the store works, or the error names the reason.
 
 use std::path::Path;
 use std::process::Output;
@@ -17,14 +17,14 @@ use onceward_tests::shop::Shop;
 use onceward_tests::tls_redis::{Authority, TlsRedis};
 use serde_json::json;
 
-/// The line of the documentation, for the user `onceward` with the prefix `onceward`.
+/// Returns the documented ACL line, for the user `onceward` with the prefix `onceward`.
 fn documented() -> String {
-    let page = include_str!("../../../docs/redis.md");
+    let page = include_str!("../../../guard/docs/stores.md");
     let line = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER "));
-    line.expect("docs/redis.md has the line").replace(">change-me", ">right-canary")
+    line.expect("guard/docs/stores.md has the line").replace(">change-me", ">right-canary")
 }
 
-/// A Redis with the documented user, changed as told, and nobody else who gets in without a password.
+/// Starts a Redis whose only user is the documented one, with this change.
 fn redis_with(change: &str) -> (RedisServer, String) {
     let redis = RedisServer::start();
     let rules = documented();
@@ -37,7 +37,7 @@ fn all_said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// What the service, and `check`, say of this store; both must refuse it.
+/// Returns the output of the service and of `check` for this store; both must fail.
 fn refused(store: &str, authority: Option<&Path>) -> [String; 2] {
     [&["--listen", "127.0.0.1:0", "--wait-for", "300ms"][..], &["check"]].map(|arguments| {
         let mut command = command(&[arguments, &["--store", store]].concat());
@@ -53,7 +53,7 @@ fn refused(store: &str, authority: Option<&Path>) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn tls_works_for_whoever_trusts_the_authority_and_nobody_else() {
+async fn tls_works_only_with_a_trusted_ca() {
     let redis = TlsRedis::start_with(&["--requirepass", "right-canary"]);
     let address = format!("rediss://:right-canary@{}", redis.host());
     let mut start = command(&["--listen", "127.0.0.1:0", "--log", "json", "--store", &address]);
@@ -74,7 +74,7 @@ async fn tls_works_for_whoever_trusts_the_authority_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn the_documented_user_runs_every_policy_and_may_do_nothing_else() {
+async fn documented_user_runs_every_policy_and_nothing_else() {
     let (redis, url) = redis_with("");
     every_policy(&Shop::on(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)))).await;
     let output = command(&["check", "--store", &url]).output().unwrap();
@@ -97,7 +97,7 @@ async fn the_documented_user_runs_every_policy_and_may_do_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_documented_user_is_enough_for_sentinels_and_clusters() {
+async fn documented_user_suffices_for_sentinels_and_clusters() {
     let (cluster, sentinels) = (RedisCluster::start().await, Sentinels::start().await);
     for node in cluster.nodes.iter().chain(&sentinels.nodes) {
         node.server.ask::<()>(&format!("ACL SETUSER {}", documented()));
@@ -112,14 +112,14 @@ async fn the_documented_user_is_enough_for_sentinels_and_clusters() {
 }
 
 #[tokio::test]
-async fn user_that_may_run_scripts_by_their_text_only_runs_every_policy() {
+async fn user_with_eval_only_runs_every_policy() {
     let (_redis, url) = redis_with("-evalsha");
     every_policy(&Shop::on(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)))).await;
 }
 
-/// A server with commands that compare needs no scripts; any other says at start that it cannot be used.
+/// A server with native commands needs no scripts; with any other the service fails at startup.
 #[tokio::test]
-async fn user_without_scripts_runs_every_policy_or_is_refused_at_start() {
+async fn user_without_scripts_runs_every_policy_or_fails_at_startup() {
     let (redis, url) = redis_with("-@scripting");
     let CompareCommands { swap, remove } = redis.compare_commands();
     if [swap, remove].contains(&"EVALSHA") {
@@ -139,7 +139,7 @@ async fn user_without_scripts_runs_every_policy_or_is_refused_at_start() {
 }
 
 #[tokio::test]
-async fn a_redis_that_does_not_tell_which_life_it_lives_is_told_of_at_start_and_used_all_the_same() {
+async fn redis_without_replication_id_is_used_with_a_warning() {
     let (_redis, url) = redis_with("-info");
     every_policy(&Shop::on(Redis::open(&url).unwrap().timeout(Duration::from_secs(5)))).await;
     let service = OncewardServer::start(&["--store", &url]);
@@ -148,10 +148,10 @@ async fn a_redis_that_does_not_tell_which_life_it_lives_is_told_of_at_start_and_
 }
 
 #[tokio::test]
-async fn a_wrong_password_and_a_user_that_may_not_are_told_apart_at_start() {
+async fn wrong_password_and_missing_permission_have_different_errors() {
     let (_redis, url) = redis_with("");
     for said in refused(&url.replace("right-canary", "wrong-canary"), None) {
-        assert!(said.contains("refuses the user name or the password"), "{said}");
+        assert!(said.contains("rejects the user name or the password"), "{said}");
     }
     let (_redis, url) = redis_with("resetkeys ~other:*");
     for said in refused(&url, None) {

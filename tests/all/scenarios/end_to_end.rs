@@ -1,4 +1,4 @@
-//! Five stories that made somebody want this, from end to end: two processes, one Redis, and a network that loses things.
+//! End-to-end scenarios of real applications: two processes, one Redis, and requests or responses that get lost.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ use tokio::time::sleep;
 use crate::PEER;
 
 const LONG: Duration = Duration::from_secs(10);
-/// How long an impatient client waits.
+/// Timeout of an impatient client.
 const IMPATIENT: Duration = Duration::from_millis(200);
 
-/// Sends, gives up, and sends again to the other process, until it is told something that is not *in progress*.
-async fn insist(pair: &Pair, path: &str, key: &str, order: &str) -> Answer {
+/// Retries on both processes in turn until the response is not `in_progress`.
+async fn retry_until_done(pair: &Pair, path: &str, key: &str, order: &str) -> Answer {
     for url in [pair.one(), pair.other()].into_iter().cycle().take(500) {
         let answer = buy(url, path, key, order).await;
         if answer.outcome != "in_progress" {
@@ -34,30 +34,30 @@ async fn insist(pair: &Pair, path: &str, key: &str, order: &str) -> Answer {
         }
         sleep(Duration::from_millis(20)).await;
     }
-    panic!("it is in progress for ever")
+    panic!("the order is in progress forever")
 }
 
-/// An order is placed, the answer is late, the client gives up and tries again elsewhere.
+/// An order is placed, the response is late, and the client times out and retries on the other process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_whose_answer_was_too_late_is_placed_once_and_the_retry_gets_its_receipt() {
+async fn order_with_a_late_response_is_placed_once() {
     for path in ["/keyed/orders", "/keyed/held", "/keyed/wait"] {
         let pair = Pair::start(PEER, "onceward").await;
         let lost = under(pair.one(), path, "order-1", "placed").header(THEN, 1_000).timeout(IMPATIENT).send().await;
-        assert!(lost.is_err(), "the client gives up before there is an answer");
-        let retry = insist(&pair, path, "order-1", "placed").await;
+        assert!(lost.is_err(), "the client times out before the response");
+        let retry = retry_until_done(&pair, path, "order-1", "placed").await;
         assert_eq!(retry.said(), "200 replayed");
         for url in [pair.one(), pair.other()] {
             let again = buy(url, path, "order-1", "placed").await;
             assert_eq!((again.said().as_str(), &again.body), ("200 replayed", &retry.body));
         }
         assert_eq!(pair.ledger.runs(), ["placed"]);
-        assert_eq!(buy(pair.one(), path, "order-2", "placed").await.said(), "200 executed", "another order is another");
+        assert_eq!(buy(pair.one(), path, "order-2", "placed").await.said(), "200 executed", "another key runs");
     }
 }
 
-/// A request that was on its way for long arrives after the retry that was sent in its place.
+/// A delayed request arrives after its retry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_first_request_that_arrives_after_its_retry_gets_the_answer_to_the_retry() {
+async fn first_request_after_its_retry_receives_the_stored_response() {
     let pair = Pair::start(PEER, "onceward").await;
     let path = "/keyed/orders";
     let address = pair.one().strip_prefix("http://").unwrap();
@@ -66,7 +66,7 @@ async fn a_first_request_that_arrives_after_its_retry_gets_the_answer_to_the_ret
         "POST {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\ncontent-length: 9\r\n{KEY}: k\r\n{ORDER}: first\r\n\r\none "
     );
     first.write_all(head.as_bytes()).await.unwrap();
-    // The rest of it is still on its way.
+    // The rest of the body arrives later.
     let retry = send(under(pair.other(), path, "k", "retry").body("one order")).await;
     assert_eq!(retry.said(), "200 executed");
     first.write_all(b"order").await.unwrap();
@@ -75,13 +75,13 @@ async fn a_first_request_that_arrives_after_its_retry_gets_the_answer_to_the_ret
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("onceward-outcome: replayed"), "{answer}");
     assert!(answer.ends_with(std::str::from_utf8(&retry.body).unwrap()), "{answer}");
 
-    // If it was about something else by mistake, it is told so, and nothing runs either.
+    // The same key with other content is rejected, and nothing runs.
     let other = send(under(pair.one(), path, "k", "first").body("ten orders")).await;
     assert_eq!(other.said(), "422 key_reused");
     assert_eq!(pair.ledger.runs(), ["retry"]);
 }
 
-/// Two processes are two guards and servers on one Redis, in which the stock is kept too.
+/// Two guards and servers on one Redis, which also holds the stock.
 struct Warehouse {
     redis: RedisServer,
     served: [TestServer; 2],
@@ -113,7 +113,7 @@ impl Warehouse {
     }
 }
 
-/// Takes one from the stock, and is slow to say so.
+/// Deducts one item from the stock, and responds late.
 async fn deduct(request: HttpRequest, client: web::Data<redis::Client>) -> HttpResponse {
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let left: i64 = redis::cmd("DECR").arg("stock").query_async(&mut connection).await.unwrap();
@@ -127,11 +127,11 @@ async fn deduct(request: HttpRequest, client: web::Data<redis::Client>) -> HttpR
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stock_is_deducted_once_however_often_the_deduction_is_sent() {
+async fn stock_is_deducted_once_despite_retries() {
     let warehouse = Warehouse::open(2);
-    assert!(warehouse.deduct(0, "a", 1_000).await.is_err(), "the caller gives up");
-    let mut told = Vec::new();
-    until("the retry is answered", LONG, || async {
+    assert!(warehouse.deduct(0, "a", 1_000).await.is_err(), "the client times out");
+    let mut received = Vec::new();
+    until("the retry is replayed", LONG, || async {
         let answer = warehouse.deduct(1, "a", 0).await.unwrap();
         assert_eq!(warehouse.stock(), 1);
         answer.outcome == "replayed"
@@ -139,17 +139,17 @@ async fn stock_is_deducted_once_however_often_the_deduction_is_sent() {
     .await;
     for (at, key) in [(0, "a"), (1, "b"), (0, "b"), (1, "c"), (0, "c")] {
         let answer = warehouse.deduct(at, key, 0).await.unwrap();
-        told.push(format!("{} {}", answer.said(), String::from_utf8_lossy(&answer.body)));
+        received.push(format!("{} {}", answer.said(), String::from_utf8_lossy(&answer.body)));
     }
     let expected = [
         "200 replayed 1 left",
         "200 executed 0 left",
         "200 replayed 0 left",
         "409 replayable sold out",
-        // It was told no. It is told no again, also when there is some.
+        // The rejection is stored, and replayed even when there is stock again.
         "409 replayed sold out",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     warehouse.redis.ask::<()>("SET stock 5");
     assert_eq!(warehouse.deduct(1, "c", 0).await.unwrap().said(), "409 replayed");
     assert_eq!(warehouse.stock(), 5);
@@ -157,21 +157,21 @@ async fn stock_is_deducted_once_however_often_the_deduction_is_sent() {
     assert_eq!(warehouse.stock(), 4);
 }
 
-/// A payment goes by its order's own number. The process dies after the money was taken, and nobody may guess.
+/// The process crashes after the money was taken, so the outcome is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_payment_that_nobody_can_tell_the_end_of_is_not_taken_twice_and_can_be_settled() {
+async fn payment_with_unknown_outcome_runs_once_until_settled() {
     let mut pair = Pair::start(PEER, "onceward").await;
     let path = "/keyed/held";
     let lost = under(pair.one(), path, "payment-1", "charged").header(THEN, 60_000);
     let lost = tokio::spawn(async move { lost.send().await });
-    until("the money is taken", LONG, || async { pair.ledger.count("charged") == 1 }).await;
+    until("the payment is charged", LONG, || async { pair.ledger.count("charged") == 1 }).await;
     pair.peers[0].kill();
     assert!(lost.await.unwrap().is_err());
     let is_unknown = || async { buy(pair.other(), path, "payment-1", "charged").await.said() == "409 outcome_unknown" };
-    until("nobody can tell", LEASE * 3, is_unknown).await;
+    until("the outcome is unknown", LEASE * 3, is_unknown).await;
     assert_eq!(pair.ledger.count("charged"), 1);
 
-    // Somebody has asked the bank.
+    // An operator has asked the bank.
     let guard = Guard::new(Redis::open(&pair.redis.url()).unwrap());
     let key = Key::new("payment-1").unwrap();
     let intent = Intent::new("POST /keyed/held", Subject::anonymous()).key(&key);
@@ -186,7 +186,7 @@ async fn a_payment_that_nobody_can_tell_the_end_of_is_not_taken_twice_and_can_be
 
 /// The order's number in the path is the key: a second call returns the result without a second charge.
 #[tokio::test]
-async fn a_payment_is_made_once_for_an_order_and_a_declined_one_can_be_made_again() {
+async fn order_is_paid_once_after_a_declined_payment() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
     let rules = KeyRules::at_most_once().lease(LEASE).unwrap();
@@ -205,10 +205,10 @@ async fn a_payment_is_made_once_for_an_order_and_a_declined_one_can_be_made_agai
     let second = pay(1, 201).await;
     assert_eq!((second.said().as_str(), second.body), ("201 replayed", first.body));
     assert_eq!(pay(2, 201).await.said(), "201 executed");
-    assert_eq!((ledger.count("paid-1"), ledger.count("paid-2")), (2, 1), "once declined, once paid; and another order");
+    assert_eq!((ledger.count("paid-1"), ledger.count("paid-2")), (2, 1), "declined once, paid once, and another order");
 }
 
-/// The states of an order. It goes forward only.
+/// The states of an order, which only advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum State {
     Created = 1,
@@ -216,7 +216,7 @@ enum State {
     Shipped = 3,
 }
 
-/// What became of a message about an order.
+/// The result of a message about an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Transition {
     To(State),
@@ -224,7 +224,7 @@ enum Transition {
     TooLate(State),
 }
 
-/// Moves the order on, if it is not there or beyond: one conditional update, as a database would do it.
+/// Advances the order with one conditional update, unless it is in this state or a later one.
 async fn advance(redis: &redis::Client, to: State) -> Result<Transition, redis::RedisError> {
     let script = "local at = tonumber(redis.call('GET', KEYS[1]) or '0')
         if at < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1]) end
@@ -241,7 +241,7 @@ async fn advance(redis: &redis::Client, to: State) -> Result<Transition, redis::
 }
 
 #[tokio::test]
-async fn messages_about_an_order_may_come_twice_and_in_any_order() {
+async fn order_messages_may_repeat_and_arrive_out_of_order() {
     let redis = RedisServer::start();
     let client = redis::Client::open(redis.url()).unwrap();
     let guards = [(); 2].map(|()| Guard::new(Redis::open(&redis.url()).unwrap()));
@@ -257,20 +257,20 @@ async fn messages_about_an_order_may_come_twice_and_in_any_order() {
         // Shipped overtakes paid.
         (1, "m3", State::Shipped, RunOutcome::Executed(Transition::To(State::Shipped))),
         (0, "m2", State::Paid, RunOutcome::Executed(Transition::TooLate(State::Shipped))),
-        // Each of them is delivered again, elsewhere, and is told the same again.
+        // Each message is redelivered to the other process, and its result is replayed.
         (1, "m2", State::Paid, RunOutcome::Replayed(Transition::TooLate(State::Shipped))),
         (0, "m3", State::Shipped, RunOutcome::Replayed(Transition::To(State::Shipped))),
         (1, "m1", State::Created, RunOutcome::Replayed(Transition::To(State::Created))),
-        // Another message that says what is so already.
+        // Another message for the current state.
         (1, "m4", State::Shipped, RunOutcome::Executed(Transition::There)),
     ] {
         assert_eq!(receive(at, id, to).await.unwrap(), expected, "{id}");
         assert!(redis.ask::<u8>("GET order") >= State::Created as u8);
     }
-    assert_eq!(redis.ask::<u8>("GET order"), State::Shipped as u8, "it never went back");
+    assert_eq!(redis.ask::<u8>("GET order"), State::Shipped as u8, "the order never goes back");
 }
 
-/// Two consumers, each with a queue of its own.
+/// Two consumers, each with its own queue.
 struct Consumers {
     redis: RedisServer,
     ledger: Ledger,
@@ -289,7 +289,7 @@ impl Consumers {
         redis::cmd("RPUSH").arg(&self.peers[to].url).arg(message.text()).exec(&mut connection).unwrap();
     }
 
-    /// What became of the deliveries so far.
+    /// Returns the outcomes of the deliveries so far.
     fn delivered(&self) -> Vec<String> {
         self.redis.ask(&format!("LRANGE {DELIVERED} 0 -1"))
     }
@@ -301,27 +301,27 @@ impl Consumers {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_is_redelivered_while_a_slow_consumer_has_it_is_sent_once() {
+async fn message_redelivered_during_a_slow_run_is_sent_once() {
     let consumers = Consumers::start();
-    // Several leases long.
+    // Takes several leases.
     let message = Message { takes: 1_500, ..Message::new("invoice-4711") };
     consumers.deliver(0, &message);
     until("it has begun", LONG, || async { consumers.ledger.count("begun") == 1 }).await;
     consumers.deliver(1, &message);
     consumers.wait_for("in_progress").await;
-    assert_eq!(consumers.ledger.count("invoice-4711"), 0, "the first is not done yet");
+    assert_eq!(consumers.ledger.count("invoice-4711"), 0, "the first delivery is still in flight");
     consumers.wait_for("replayed of").await;
     let delivered = consumers.delivered();
     let ends: Vec<_> = delivered.iter().filter(|line| !line.ends_with("in_progress")).collect();
     let [executed, replayed] = &ends[..] else { panic!("{delivered:?}") };
-    let by = executed.strip_prefix("invoice-4711 executed by ").expect("the first did it");
+    let by = executed.strip_prefix("invoice-4711 executed by ").expect("the first consumer executed it");
     assert_eq!(**replayed, format!("invoice-4711 replayed of {by}"));
     assert_eq!(consumers.ledger.runs(), ["begun", "invoice-4711"]);
     assert!(consumers.peers[0].url.ends_with(by), "{by}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_of_a_consumer_that_died_is_sent_by_the_other() {
+async fn message_of_a_crashed_consumer_is_sent_by_another() {
     let mut consumers = Consumers::start();
     consumers.deliver(0, &Message { takes: 60_000, ..Message::new("invoice-4711") });
     until("it has begun", LONG, || async { consumers.ledger.count("begun") == 1 }).await;

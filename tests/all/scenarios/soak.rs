@@ -1,4 +1,4 @@
-//! Mixed traffic between two processes and one Redis, while connections break, answers are late and one process is killed.
+//! Soak test: mixed traffic on two processes and one Redis, while connections break, replies are late and one process is killed.
 //! `make soak` runs it for ten minutes, `make test` for some seconds.
 
 use std::collections::HashMap;
@@ -19,28 +19,28 @@ use tokio::time::{Instant, interval, sleep};
 
 use crate::PEER;
 
-/// How many clients submit at the same time.
+/// Number of concurrent clients.
 const CLIENTS: usize = 12;
-/// A store that was asked and did not answer takes longer than this: its timeout is 250 ms.
+/// A rejection that takes longer than this followed a store timeout, which is 250 ms.
 const AT_ONCE: Duration = Duration::from_millis(50);
-/// How often each of them begins a submission, at most.
+/// Minimum time between two submissions of one client.
 const PACE: Duration = Duration::from_millis(150);
-/// How long the store has to answer a request, and the handler to run, before the client gives up.
+/// Timeout of a client's request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// From this length on, the growth of the process is judged.
+/// Minimum length of a run in which the memory of the process is checked.
 const LONG: Duration = Duration::from_secs(540);
 const MINUTE: usize = 60;
-/// How often an order whose end is not known is sent again.
+/// Maximum number of retries of an order with an unknown outcome.
 const LATER: usize = 2;
 
-/// How long it goes on: `SOAK` seconds, or a few.
+/// Returns the length of the run: `SOAK` seconds, or 15.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 fn length() -> Duration {
     let seconds = std::env::var("SOAK").map_or(15, |seconds| seconds.parse().expect("SOAK is a number of seconds"));
     Duration::from_secs(seconds)
 }
 
-/// What protects a submission.
+/// The policy of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Policy {
     Token,
@@ -67,7 +67,7 @@ impl Policy {
         }
     }
 
-    /// How many commands a run of it needs.
+    /// Number of store commands that a run needs.
     fn commands(self) -> usize {
         match self {
             Self::Token | Self::Interval => 1,
@@ -77,16 +77,16 @@ impl Policy {
     }
 }
 
-/// What a client heard of one request.
+/// The outcome of one request as the client sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum ClientOutcome {
-    /// The handler's response, now or again.
+    /// The handler's response, new or replayed.
     Response { is_replayed: bool },
     /// An earlier request used the token, or took effect within the interval.
     Duplicate,
-    /// Another request runs at the moment.
+    /// Another request is in flight.
     InProgress,
-    /// Nothing ran because of this request. Where it was rejected at once, the store was not asked.
+    /// The request did not run. `is_asked` is false if it was rejected without a store command.
     Rejected { is_asked: bool },
     /// It may have run.
     Unknown,
@@ -95,7 +95,7 @@ enum ClientOutcome {
 impl ClientOutcome {
     fn of(outcome: &str, took: Duration) -> Self {
         match outcome {
-            // `unprotected`: it ran, and the store has not confirmed the record of it.
+            // `unprotected`: the handler ran, and the store has not confirmed its record.
             "executed" | "unprotected" => Self::Response { is_replayed: false },
             "replayed" => Self::Response { is_replayed: true },
             "token_used" | "too_soon" => Self::Duplicate,
@@ -103,11 +103,11 @@ impl ClientOutcome {
             "store_unavailable" => Self::Rejected { is_asked: took > AT_ONCE },
             "token_stale" | "token_expired" => Self::Rejected { is_asked: true },
             "redeem_unknown" | "outcome_unknown" | "unknown" | "reply_not_kept" => Self::Unknown,
-            other => panic!("nothing in this test leads to {other:?}"),
+            other => panic!("unexpected outcome {other:?}"),
         }
     }
 
-    /// How many commands are needed to say so.
+    /// Number of store commands that this outcome needs.
     fn commands(&self, policy: Policy) -> usize {
         match self {
             Self::Response { is_replayed: false } | Self::Unknown => policy.commands(),
@@ -116,7 +116,7 @@ impl ClientOutcome {
         }
     }
 
-    /// Whether a client that heard this sends the same again.
+    /// Returns true if the client retries after this outcome.
     fn is_open(&self) -> bool {
         matches!(self, Self::InProgress | Self::Rejected { .. } | Self::Unknown)
     }
@@ -130,11 +130,12 @@ struct Submission {
 }
 
 impl Submission {
-    /// What is wrong with it, if it took effect this often.
+    /// Returns the violation of a guarantee if the order took effect this many times.
     fn fault(&self, runs: usize) -> Option<&'static str> {
         let heard = |some: fn(&ClientOutcome) -> bool| self.heard.iter().any(some);
         let has_response = heard(|heard| matches!(heard, ClientOutcome::Response { .. }));
-        // A claim whose answer was lost is rejected and taken back. Until then it stands for the interval, as guarantees.md says.
+        // A claim whose reply was lost is rejected, and released in the background. Until then it counts for the interval, as documented in
+        // guarantees.md.
         let may_stand =
             self.policy == Policy::Interval && heard(|heard| matches!(heard, ClientOutcome::Rejected { .. }));
         let is_unknown = heard(|heard| matches!(heard, ClientOutcome::Unknown | ClientOutcome::InProgress));
@@ -143,23 +144,23 @@ impl Submission {
             0 if heard(|heard| *heard == ClientOutcome::Duplicate) && !is_unknown && !may_stand => {
                 Some("false duplicate")
             }
-            1 if !has_response && !is_unknown => Some("ran, and its client was told otherwise"),
+            1 if !has_response && !is_unknown => Some("ran, but its client received a rejection"),
             0 | 1 => None,
-            // A process that is killed after the effect leaves no record of it. Under *retryable* its key is free after the lease.
+            // A process that is killed after the effect leaves no record. With `retryable`, its key is free after the lease.
             2 if self.policy == Policy::Key && is_unknown => None,
             _ => Some("double"),
         }
     }
 }
 
-/// Everything that the traffic goes through.
+/// The servers, the proxy and the ledger of the test.
 struct Bed {
     redis: RedisServer,
     proxy: Proxy,
     ledger: Ledger,
-    /// Never killed, so that its memory can be watched.
+    /// Never killed, so that its memory can be measured.
     steady: Peer,
-    /// Where both processes are. The second is killed and started again elsewhere.
+    /// The URLs of both processes. The second one is killed and restarted on another port.
     urls: Arc<Mutex<[String; 2]>>,
 }
 
@@ -178,7 +179,7 @@ impl Bed {
         self.urls.lock().unwrap()[1].clone_from(&mortal.url);
     }
 
-    /// Makes trouble until the deadline, and reads the memory of the steady process every second.
+    /// Injects faults until the deadline, and reads the memory of the steady process every second.
     async fn disturb(&self, mortal: &mut Peer, deadline: Instant) -> (Disturbance, Vec<u64>) {
         let (mut done, mut memory) = (Disturbance::default(), Vec::new());
         let mut second = interval(Duration::from_secs(1));
@@ -187,7 +188,7 @@ impl Bed {
             second.tick().await;
             memory.push(self.steady.memory());
             let now = memory.len();
-            // Four seconds of late answers, then three without delay.
+            // Four seconds of late replies, then three without delay.
             if now % 7 < 4 {
                 self.proxy.slow_down(Duration::from_millis(fastrand::u64(0..=800)));
                 done.delays += 1;
@@ -215,7 +216,7 @@ struct Disturbance {
     kills: usize,
 }
 
-/// A client that submits until the deadline, each order one to three times at once, and again later if it does not know how it ended.
+/// A client that submits until the deadline, each order one to three times concurrently, and retries later if the outcome is unknown.
 #[derive(Clone)]
 struct Caller {
     http: Client,
@@ -235,7 +236,7 @@ impl Caller {
         submissions.join_all().await.into_iter().flatten().collect()
     }
 
-    /// Nothing if there was no token.
+    /// Submits one order. Returns `None` if there was no token.
     async fn submit(self) -> Option<Submission> {
         let number = self.number.fetch_add(1, Ordering::SeqCst);
         let (policy, order) = (Policy::ALL[number % Policy::ALL.len()], format!("order-{number}"));
@@ -255,7 +256,7 @@ impl Caller {
             if !heard.iter().all(ClientOutcome::is_open) {
                 break;
             }
-            // Before and after the lease of a claim that is left behind.
+            // Before or after the lease of an abandoned claim has expired.
             sleep(Duration::from_millis(fastrand::u64(500..6_000))).await;
             heard.push(hear(&self.http, policy.request(&self.url(), &order, &token).header(TAKES, takes)).await);
         }
@@ -271,7 +272,7 @@ impl Caller {
         issued["token"].as_str().map(str::to_owned)
     }
 
-    /// One of both processes.
+    /// Returns the URL of a random process.
     fn url(&self) -> String {
         self.urls.lock().unwrap()[fastrand::usize(0..2)].clone()
     }
@@ -288,7 +289,7 @@ async fn hear(http: &Client, request: RequestBuilder) -> ClientOutcome {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mixed_traffic_over_a_broken_network_runs_once_and_is_answered_truthfully() {
+async fn mixed_traffic_over_a_faulty_network_runs_once() {
     let (bed, mut mortal) = Bed::set().await;
     let deadline = Instant::now() + length();
     let (number, needed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -304,7 +305,7 @@ async fn mixed_traffic_over_a_broken_network_runs_once_and_is_answered_truthfull
     println!("{} submissions, {done:?}", submissions.len());
     println!("{commands} commands at Redis, {needed} needed: {:.2}", commands as f64 / needed as f64);
     judge(&bed.ledger, &submissions);
-    assert!(commands * 2 <= needed * 3, "{commands} commands where {needed} are needed");
+    assert!(commands * 2 <= needed * 3, "{commands} commands, but {needed} are needed");
     judge_memory(&memory);
 }
 
@@ -323,8 +324,8 @@ fn judge_finds_doubles_false_duplicates_and_false_rejections() {
         (Policy::AtMostOnce, [&ClientOutcome::Unknown, &response], 2, Some("double")),
         (Policy::Token, [&rejected, &ClientOutcome::Duplicate], 0, Some("false duplicate")),
         (Policy::Interval, [&ClientOutcome::Duplicate, &ClientOutcome::Duplicate], 0, Some("false duplicate")),
-        (Policy::AtMostOnce, [&rejected, &rejected], 1, Some("ran, and its client was told otherwise")),
-        (Policy::Interval, [&rejected, &ClientOutcome::Duplicate], 1, Some("ran, and its client was told otherwise")),
+        (Policy::AtMostOnce, [&rejected, &rejected], 1, Some("ran, but its client received a rejection")),
+        (Policy::Interval, [&rejected, &ClientOutcome::Duplicate], 1, Some("ran, but its client received a rejection")),
         (Policy::Interval, [&rejected, &ClientOutcome::Duplicate], 0, None),
         (Policy::Token, [&ClientOutcome::Unknown, &ClientOutcome::Duplicate], 0, None),
         (Policy::Token, [&response, &ClientOutcome::Duplicate], 1, None),
@@ -333,7 +334,7 @@ fn judge_finds_doubles_false_duplicates_and_false_rejections() {
     }
 }
 
-/// No order took effect twice, and what each client was told is so.
+/// Asserts that no order took effect twice, and that every response was true.
 fn judge(ledger: &Ledger, submissions: &[Submission]) {
     let mut runs = HashMap::<String, usize>::new();
     ledger.runs().into_iter().for_each(|run| *runs.entry(run).or_default() += 1);
@@ -355,10 +356,10 @@ fn judge(ledger: &Ledger, submissions: &[Submission]) {
         .collect();
     assert!(faults.is_empty(), "{} faults: {faults:#?}", faults.len());
     let ran = submissions.iter().filter(|submission| runs.contains_key(&submission.order)).count();
-    assert!(ran * 4 > submissions.len(), "a quarter runs at the least: {ran} of {}", submissions.len());
+    assert!(ran * 4 > submissions.len(), "at least a quarter must run: {ran} of {}", submissions.len());
 }
 
-/// Each of the last three minutes is within a tenth of the third.
+/// Asserts that the memory in each of the last three minutes is within 10 % of the third minute.
 fn judge_memory(samples: &[u64]) {
     let minutes: Vec<u64> =
         samples.chunks_exact(MINUTE).map(|minute| minute.iter().sum::<u64>() / MINUTE as u64).collect();
@@ -368,6 +369,6 @@ fn judge_memory(samples: &[u64]) {
         return;
     }
     for last in &minutes[minutes.len() - 3..] {
-        assert!(last.abs_diff(minutes[2]) * 10 <= minutes[2], "the process does not keep its size: {sizes:?}");
+        assert!(last.abs_diff(minutes[2]) * 10 <= minutes[2], "the memory of the process changes: {sizes:?}");
     }
 }

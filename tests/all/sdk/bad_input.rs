@@ -1,4 +1,4 @@
-//! What the Rust SDK says to whatever is wrong: an error that names the next step, and nothing sent that should not be.
+//! Invalid input to the Rust SDK: the error names the next step, and nothing is sent.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use onceward_tests::redis_server::free_port;
 use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, Shop};
 
-/// How long a token is waited for while a server refuses connections.
+/// Time to wait for a token while the server refuses connections.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 fn says(error: &Error, what: &str) {
@@ -18,13 +18,13 @@ fn says(error: &Error, what: &str) {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_said_before_anything_is_sent() {
+async fn invalid_url_is_rejected_before_sending() {
     for wrong in
         ["", "orders", "/orders", "shop.example/orders", "ftp://shop.example/", "http://", "http://[::1/", "data:,x"]
     {
         let error = client().post(wrong).body("tea").send().await.unwrap_err();
         assert!(error.is_misuse() && error.ran_nothing(), "{wrong}: {error:?}");
-        says(&error, "no address to send to");
+        says(&error, "is not a valid URL");
         assert!(builder().tokens_from(wrong).build().is_err(), "{wrong}");
         assert!(builder().send_tokens_to(wrong).build().is_err(), "{wrong}");
     }
@@ -39,9 +39,9 @@ async fn an_address_that_is_none_is_said_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn settings_that_contradict_each_other_are_said_at_once() {
-    says(&builder().on_unknown(OnUnknown::Retry).build().unwrap_err(), "is for keys");
-    says(&builder().with_keys_of("my shop").build().unwrap_err(), "an application's name");
+async fn contradictory_settings_are_rejected_at_once() {
+    says(&builder().on_unknown(OnUnknown::Retry).build().unwrap_err(), "requires a key");
+    says(&builder().with_keys_of("my shop").build().unwrap_err(), "the application name");
     let shop = Shop::on(Memory::new());
     let url = format!("{}/orders", shop.url());
     let per_call = client().post(&url).on_unknown(OnUnknown::Retry).send().await.unwrap_err();
@@ -49,12 +49,12 @@ async fn settings_that_contradict_each_other_are_said_at_once() {
     for ours in ["Onceward-Token", "Idempotency-Key", "Onceward-Look"] {
         says(&client().post(&url).header(ours, "x").send().await.unwrap_err(), "`key` or `resume`");
     }
-    says(&client().post(&url).header("bad name", "x").send().await.unwrap_err(), "no header");
-    says(&client().post(&url).header("x-ok", "bad\nvalue").send().await.unwrap_err(), "no header");
+    says(&client().post(&url).header("bad name", "x").send().await.unwrap_err(), "invalid header");
+    says(&client().post(&url).header("x-ok", "bad\nvalue").send().await.unwrap_err(), "invalid header");
     assert!(shop.ledger.runs().is_empty());
 }
 
-/// A server that answers everything with just this.
+/// Starts a server that sends these bytes in response to every request.
 async fn answering(bytes: impl Into<Vec<u8>>) -> FaultyHttpProxy {
     let bytes = bytes.into();
     FaultyHttpProxy::to("http://127.0.0.1:1", move |_| HttpFault::Raw(bytes.clone())).await
@@ -74,7 +74,7 @@ async fn without_token(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_onceward_is_told_from_one_that_is() {
+async fn server_without_onceward_is_recognized() {
     for (status, kind, body) in [
         ("404 Not Found", "text/plain", "nothing here"),
         ("200 OK", "text/html", "<!doctype html><h1>Welcome</h1>"),
@@ -85,18 +85,18 @@ async fn a_server_that_is_not_onceward_is_told_from_one_that_is() {
     ] {
         let server = answering(answer(status, kind, body)).await;
         let error = without_token(&server.url).await;
-        says(&error, "Is Onceward there?");
+        says(&error, "Is this an Onceward server?");
         says(&error, "tokens_from");
-        assert!(server.submissions().is_empty(), "nothing was submitted to it");
+        assert!(server.submissions().is_empty(), "nothing was submitted to the server");
     }
     let nonsense = answering("SSH-2.0-OpenSSH_9.2\r\n").await;
-    says(&without_token(&nonsense.url).await, "does not answer");
+    says(&without_token(&nonsense.url).await, "failed (");
     let leading = answering("HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\r\n").await;
-    says(&without_token(&leading.url).await, "leads elsewhere");
+    says(&without_token(&leading.url).await, "was redirected");
 }
 
 #[tokio::test]
-async fn a_token_that_is_none_is_not_sent() {
+async fn invalid_token_is_not_sent() {
     let batch = |token: &str, life: &str| {
         let one = format!("{{\"token\":\"{token}\",\"expires_at\":\"x\",\"expires_in\":{life}}}");
         answer("201 Created", "application/json", &format!("{{\"tokens\":[{one},{one},{one}]}}"))
@@ -106,29 +106,29 @@ async fn a_token_that_is_none_is_not_sent() {
         ("", "60", "no header can carry"),
         ("a\\r\\nx: y", "60", "no header can carry"),
         ("ow1_x", "0", "expired already"),
-        ("ow1_x", "-5", "no token is in it"),
+        ("ow1_x", "-5", "without a token"),
     ] {
         let server = answering(batch(token, life)).await;
         says(&without_token(&server.url).await, what);
         assert!(server.submissions().is_empty());
     }
-    // A life that no clock can count is cut short; the token itself is for the server to judge.
+    // An overflowing lifetime is capped; the server judges the token.
     let endless = answering(batch("ow1_x", "18446744073709551615")).await;
     let _ = client().post(format!("{}/orders", endless.url)).send().await;
     assert!(!endless.submissions().is_empty());
 }
 
 #[tokio::test]
-async fn an_endpoint_that_gives_no_tokens_is_not_asked_again_and_again() {
+async fn endpoint_without_tokens_is_not_called_repeatedly() {
     let server = answering(answer("201 Created", "application/json", "{\"tokens\":[]}")).await;
     says(&without_token(&server.url).await, "no token at all");
-    assert!(server.seen().len() <= 2, "it was asked {} times", server.seen().len());
+    assert!(server.seen().len() <= 2, "{} requests", server.seen().len());
     assert!(client().warm_up(&server.url, 5).await.unwrap_err().is_without_token());
 }
 
 #[tokio::test]
-async fn no_token_to_be_had_is_said_with_the_reason() {
-    says(&without_token(&format!("http://127.0.0.1:{}", free_port())).await, "Is it running");
+async fn missing_token_error_names_the_reason() {
+    says(&without_token(&format!("http://127.0.0.1:{}", free_port())).await, "Is the server running");
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), |_| HttpFault::RefuseFor(Code::RateLimited, 3600)).await;
     let limited = without_token(&way.url).await;
@@ -139,7 +139,7 @@ async fn no_token_to_be_had_is_said_with_the_reason() {
     way.plan(|_| HttpFault::Instead(500));
     says(&without_token(&way.url).await, "Try again in a moment");
     way.plan(|_| HttpFault::Instead(401));
-    says(&without_token(&way.url).await, "Say who is asking");
+    says(&without_token(&way.url).await, "Identify the client");
     way.plan(|_| HttpFault::Delay(Duration::from_secs(60)));
     let limits = RetryLimits::new().deadline(Duration::from_millis(200));
     let late = client().post(format!("{}/orders", way.url)).limits(limits).send().await.unwrap_err();
@@ -148,7 +148,7 @@ async fn no_token_to_be_had_is_said_with_the_reason() {
 }
 
 #[tokio::test]
-async fn an_outage_of_the_tokens_that_passes_is_waited_for() {
+async fn temporary_token_outage_is_waited_out() {
     let shop = Shop::on(Memory::new());
     let down = std::sync::atomic::AtomicUsize::new(0);
     let way = FaultyHttpProxy::to(shop.url(), move |seen| {
@@ -161,7 +161,7 @@ async fn an_outage_of_the_tokens_that_passes_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_problem_of_ten_megabytes_is_not_swallowed() {
+async fn ten_megabyte_problem_is_not_buffered() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([])).await;
     let filler = "x".repeat(10 * 1024 * 1024);
@@ -178,7 +178,7 @@ async fn a_problem_of_ten_megabytes_is_not_swallowed() {
     assert!(marked.is_duplicate() && marked.to_string().len() < 1000 && format!("{marked:?}").len() < 2000);
     assert!(marked.problem().unwrap().detail.len() < 1000);
 
-    // Nobody has said that it is ours: it is the application's, and the caller's to read.
+    // Nothing marks this as a problem of Onceward: it is the application's response, for the caller to read.
     way.plan(first([problem("")]));
     let unmarked = client().post(&url).send().await.unwrap();
     assert_eq!(unmarked.status().as_u16(), 409);
@@ -186,14 +186,14 @@ async fn a_problem_of_ten_megabytes_is_not_swallowed() {
 }
 
 #[tokio::test]
-async fn whose_clock_is_off_does_not_matter_to_the_client() {
-    // This guard lives in 2027; what it says of dates is not looked at.
+async fn client_tolerates_server_clock_skew() {
+    // The clock of this guard is in 2027; the client ignores its dates.
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
     let (client, url) = (client(), format!("{}/orders", shop.url()));
     client.warm_up(&url, 4).await.unwrap();
     assert_eq!(client.post(&url).send().await.unwrap().attempts(), 1);
-    // Its clock jumps: what is in stock has expired there, which the client cannot know and gets over.
+    // The server's clock jumps: the pooled tokens have expired there, and the client recovers.
     clock.advance(Duration::from_secs(24 * 3600));
     let tries =
         [client.post(&url).send().await, client.post(&url).send().await].map(|answer| answer.unwrap().attempts());
@@ -201,7 +201,7 @@ async fn whose_clock_is_off_does_not_matter_to_the_client() {
 }
 
 #[tokio::test]
-async fn two_servers_whose_clocks_differ_are_named_as_such() {
+async fn servers_with_different_clocks_are_named_in_the_error() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), |seen| match seen.fetches() {
         true => HttpFault::None,
@@ -213,7 +213,7 @@ async fn two_servers_whose_clocks_differ_are_named_as_such() {
 }
 
 #[tokio::test]
-async fn a_route_that_wants_another_kind_of_name_says_so() {
+async fn wrong_credential_kind_error_names_the_fix() {
     let shop = Shop::on(Memory::new());
     let keyed = client().post(format!("{}/keyed/orders", shop.url())).send().await.unwrap_err();
     assert_eq!(keyed.code(), Some(Code::KeyMissing));
@@ -225,7 +225,7 @@ async fn a_route_that_wants_another_kind_of_name_says_so() {
 }
 
 #[test]
-fn a_client_is_built_without_a_runtime_and_shows_nothing() {
+fn client_builds_without_a_runtime_and_debug_hides_secrets() {
     let client = Client::builder().tokens_from("https://tokens.example/base/").with_keys().build().unwrap();
     assert!(format!("{client:?}").starts_with("Client {"));
     let headers = [(reqwest::header::AUTHORIZATION, reqwest::header::HeaderValue::from_static("Bearer secret"))];

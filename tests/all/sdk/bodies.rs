@@ -1,4 +1,4 @@
-//! What a submission of the Rust SDK may say: forms, JSON, uploads, streams.
+//! Bodies of submissions with the Rust SDK: forms, uploads, streams.
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -15,7 +15,7 @@ fn pieces(count: usize) -> Body {
 }
 
 #[tokio::test]
-async fn a_form_arrives_as_it_is_with_its_token_ahead_of_it() {
+async fn form_arrives_unchanged_with_its_token() {
     let shop = Shop::on(Memory::new());
     for path in ["/echo", "/remembered/orders"] {
         let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutBefore])).await;
@@ -29,7 +29,7 @@ async fn a_form_arrives_as_it_is_with_its_token_ahead_of_it() {
 }
 
 #[tokio::test]
-async fn an_upload_that_is_larger_than_what_a_guard_looks_through_is_taken() {
+async fn upload_above_the_guard_limit_is_accepted() {
     let shop = Shop::on(Memory::new());
     let large = Bytes::from(vec![b'x'; 600 * 1024]);
     let form =
@@ -37,24 +37,24 @@ async fn an_upload_that_is_larger_than_what_a_guard_looks_through_is_taken() {
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutBefore])).await;
     let answer = client().post(format!("{}/echo", way.url)).multipart(form).send().await.unwrap();
     assert_eq!((answer.outcome(), answer.status().as_u16()), (Some(Outcome::Executed), 200));
-    assert!(answer.bytes().await.unwrap().len() > 600 * 1024, "all of it came back");
+    assert!(answer.bytes().await.unwrap().len() > 600 * 1024, "the whole body came back");
     let seen = way.submissions();
     assert!(seen.iter().all(|seen| seen.header("content-type").starts_with("multipart/form-data; boundary=")));
 }
 
 #[tokio::test]
-async fn an_upload_is_the_same_under_its_key_when_it_is_sent_again() {
+async fn retried_upload_matches_its_key() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(10)])).await;
     let form = || Form::new().text("number", "4711").part("scan", Part::bytes(vec![1; 1000]).file_name("a.png"));
     let submission = client().post(format!("{}/keyed/orders", way.url)).with_key();
     let answer = submission.multipart(form).header(ORDER, "a").send().await.unwrap();
-    assert!(answer.is_replayed(), "though its boundary was another");
+    assert!(answer.is_replayed(), "despite another boundary");
     assert_eq!(shop.ledger.count("a"), 1);
 }
 
 #[tokio::test]
-async fn a_stream_is_sent_once_and_never_repeated() {
+async fn stream_is_sent_once_and_never_retried() {
     let shop = Shop::on(Memory::new());
     let client = builder().with_keys().build().unwrap();
     let way = FaultyHttpProxy::to(shop.url(), first([])).await;
@@ -69,11 +69,11 @@ async fn a_stream_is_sent_once_and_never_repeated() {
     }
     way.plan(first([HttpFault::Lead(307, "/keyed/orders".into())]));
     let led = client.post(&url).multipart_once(Form::new().text("a", "b")).send().await.unwrap();
-    assert_eq!(led.status(), 307, "it cannot be sent on either");
+    assert_eq!(led.status(), 307, "a stream cannot follow a redirect");
 }
 
 #[tokio::test]
-async fn a_stream_that_can_be_made_again_is() {
+async fn rebuildable_stream_is_retried() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let submission = client().post(format!("{}/keyed/orders", way.url)).with_key().body_from(|| pieces(50));
@@ -82,7 +82,7 @@ async fn a_stream_that_can_be_made_again_is() {
 }
 
 #[tokio::test]
-async fn a_large_answer_is_handed_over_as_it_comes() {
+async fn large_response_is_streamed() {
     use onceward_tests::key_routes::SIZE;
     let shop = Shop::on(Memory::new());
     let url = format!("{}/keyed/orders", shop.url());

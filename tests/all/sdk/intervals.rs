@@ -1,4 +1,4 @@
-//! Clients on routes that go by an interval or a lock: a duplicate is told at once and never sent again, and a lock is waited for.
+//! Clients on routes with an interval or a lock: a duplicate is reported at once and never retried, and a lock is waited for.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use reqwest::redirect::Policy;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A shop whose interval lasts until a third submission comes.
+/// Starts a shop whose interval lasts until the third submission.
 async fn shop() -> (Shop, FaultyHttpProxy) {
     let (guard, clock) = testing::guard();
     let shop = Shop::with(guard);
@@ -41,7 +41,7 @@ fn is_a_duplicate_that_was_sent_once(error: &Error) -> bool {
 }
 
 #[tokio::test]
-async fn duplicate_in_an_interval_is_told_at_once_and_never_sent_again() {
+async fn interval_duplicate_is_reported_at_once_and_not_retried() {
     for client in [client(), builder().with_keys().build().unwrap()] {
         let (shop, way) = shop().await;
         let url = format!("{}/spaced/second", way.url);
@@ -55,7 +55,7 @@ async fn duplicate_in_an_interval_is_told_at_once_and_never_sent_again() {
 }
 
 #[tokio::test]
-async fn duplicate_in_an_interval_is_never_sent_again_by_the_layer_for_reqwest_middleware() {
+async fn interval_duplicate_is_not_retried_by_reqwest_middleware() {
     let (shop, way) = shop().await;
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
     let onceward = builder().http_without_redirects(http.clone()).build().unwrap();
@@ -65,19 +65,19 @@ async fn duplicate_in_an_interval_is_never_sent_again_by_the_layer_for_reqwest_m
     assert_eq!(send().await.unwrap().status(), 200);
     let second = send().await;
     assert_eq!(shop.ledger.runs(), ["order"]);
-    let Err(reqwest_middleware::Error::Middleware(error)) = second else { panic!("it is a duplicate") };
+    let Err(reqwest_middleware::Error::Middleware(error)) = second else { panic!("the second is a duplicate") };
     let error: Error = error.downcast().unwrap();
     assert!(is_a_duplicate_that_was_sent_once(&error), "{error:?}");
 }
 
-/// Whether a retry layer that knows nothing of Onceward sends a request again: most do after these statuses, whatever the method, and
-/// all do after a response that says when.
+/// True if a generic retry layer would retry: most do after these statuses, whatever the method, and all do after a response with
+/// `Retry-After`.
 fn is_repeated_by_others(answer: &Answer) -> bool {
     matches!(answer.status, 408 | 413 | 425 | 429 | 500..) || answer.headers.contains_key(RETRY_AFTER)
 }
 
 #[tokio::test]
-async fn duplicate_in_an_interval_is_not_sent_again_by_a_common_retry_layer() {
+async fn interval_duplicate_is_not_retried_by_generic_layers() {
     let (shop, way) = shop().await;
     let send = async || send(plainly(&way.url, "/spaced/second", "order")).await;
     assert_eq!(send().await.said(), "200 executed");
@@ -91,9 +91,9 @@ async fn duplicate_in_an_interval_is_not_sent_again_by_a_common_retry_layer() {
     assert_eq!(last.said(), "409 too_soon");
 }
 
-/// The first may have been our own: nobody can tell, and nothing is sent again to find out.
+/// The first attempt may have run, so the outcome is unknown and the client does not retry.
 #[tokio::test]
-async fn duplicate_of_a_try_without_an_answer_is_unknown() {
+async fn duplicate_after_a_lost_attempt_is_unknown() {
     let shop = Shop::with(testing::guard().0);
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let error = client().post(format!("{}/spaced/second", way.url)).header(ORDER, "order").send().await.unwrap_err();
@@ -108,7 +108,7 @@ async fn lock_is_waited_for_and_the_second_runs_after_the_first() {
     let client = client();
     let first = client.post(&url).header(ORDER, "first").header(TAKES, "2000");
     let first = tokio::spawn(first.send());
-    until("it has begun", LONG, || async { shop.ledger.count("begun") == 1 }).await;
+    until("the handler runs", LONG, || async { shop.ledger.count("begun") == 1 }).await;
     let second = client.post(&url).header(ORDER, "second").key(Key::new("second").unwrap()).send().await.unwrap();
     assert!(second.status() == 200 && second.attempts() > 1, "{second:?}");
     assert_eq!(first.await.unwrap().unwrap().status(), 200);

@@ -1,5 +1,5 @@
 //! The Rust SDK against the real service, a guarded application in another process and a real Redis, each of them killed and
-//! started again while submissions are under way.
+//! restarted while submissions are in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,12 +17,12 @@ use tokio::task::JoinSet;
 
 use crate::PEER;
 
-/// How many go on submitting.
+/// Number of concurrent submitters.
 const CALLERS: usize = 12;
-/// How many submissions have to be answered between two kills.
+/// Number of responses required between two kills.
 const BETWEEN: usize = 20;
 
-/// Everything that can be killed, behind addresses that stay.
+/// The processes that are killed, behind fixed addresses.
 struct Stage {
     redis: RedisServer,
     ledger: Ledger,
@@ -34,7 +34,7 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
-        // One that forgets nothing it has answered for.
+        // A Redis that persists every acknowledged write.
         let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
         let ledger = Ledger::new();
         let service = serve(&redis);
@@ -51,7 +51,7 @@ impl Stage {
     }
 
     fn kill_service(&mut self) {
-        // Dropped, it is killed.
+        // Dropping the server kills it.
         self.service = serve(&self.redis);
         self.to_service.lead_to(&self.service.url);
     }
@@ -61,7 +61,7 @@ impl Stage {
         self.redis.restart();
     }
 
-    /// A client for tokens of the service, and one for keys.
+    /// Returns a client for tokens of the service, and one for keys.
     fn clients(&self) -> [Client; 2] {
         let limits = RetryLimits::new()
             .attempts(12)
@@ -78,7 +78,7 @@ fn serve(redis: &RedisServer) -> OncewardServer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_takes_effect_twice_though_each_part_is_killed_and_started_again() {
+async fn submissions_take_effect_once_despite_killed_servers() {
     let mut stage = Stage::set().await;
     let [tokens, keys] = stage.clients();
     let (stop, number, answered) =
@@ -103,14 +103,14 @@ async fn nothing_takes_effect_twice_though_each_part_is_killed_and_started_again
     let kills: [fn(&mut Stage); 3] = [Stage::kill_peer, Stage::kill_service, Stage::kill_redis];
     for kill in kills.into_iter().cycle().take(6) {
         let before = answered.load(Ordering::SeqCst);
-        until("submissions are answered again", Duration::from_secs(60), || async {
+        until("submissions succeed again", Duration::from_secs(60), || async {
             answered.load(Ordering::SeqCst) >= before + BETWEEN
         })
         .await;
         kill(&mut stage);
     }
     let before = answered.load(Ordering::SeqCst);
-    until("and again after the last", Duration::from_secs(60), || async {
+    until("submissions succeed after the last kill", Duration::from_secs(60), || async {
         answered.load(Ordering::SeqCst) >= before + BETWEEN
     })
     .await;
@@ -119,7 +119,7 @@ async fn nothing_takes_effect_twice_though_each_part_is_killed_and_started_again
     judge(&stage.ledger, &ends);
 }
 
-/// No order took effect twice, and what each caller was told is so.
+/// Asserts that no order took effect twice, and that each result is true.
 fn judge(ledger: &Ledger, ends: &[(String, Result<onceward_client::Response, onceward_client::Error>)]) {
     let mut effects = std::collections::HashMap::<String, usize>::new();
     ledger.runs().into_iter().for_each(|run| *effects.entry(run).or_default() += 1);

@@ -1,5 +1,5 @@
-//! The Rust SDK on a way where every third request goes wrong, before a real guarded application: no submission takes effect
-//! twice, and every caller gets an answer or is told that it is unknown.
+//! The Rust SDK over a network that fails one request in three, against a real guarded application: no submission takes effect
+//! twice, and every caller receives a response or an unknown outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use onceward_tests::shop::{ORDER, Shop, TAKES};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// How many are under way at the same time.
+/// Number of submissions in flight.
 const ABREAST: usize = 64;
-/// How long a try may take: less than the longest delay.
+/// Timeout of an attempt; shorter than the longest delay.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// How many: `make sdk-faults` asks for more than `make test` does.
+/// Returns the number of submissions; `make sdk-faults` sets more than `make test`.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 fn submissions() -> usize {
     std::env::var("SUBMISSIONS").map_or(1_000, |count| count.parse().expect("SUBMISSIONS is a number"))
 }
 
-/// A third of all requests meets something.
+/// Chooses a fault for a third of all requests.
 fn anything(seen: &RecordedRequest) -> HttpFault {
     if fastrand::u8(0..3) > 0 {
         return HttpFault::None;
@@ -39,14 +39,14 @@ fn anything(seen: &RecordedRequest) -> HttpFault {
         5 => HttpFault::Delay(Duration::from_millis(fastrand::u64(0..600))),
         6 => HttpFault::Reject(rejections[fastrand::usize(0..rejections.len())]),
         7 if seen.fetches() => HttpFault::Instead(503),
-        // A key is never told that its token has expired.
+        // A request with a key never receives `token_expired`.
         7 => HttpFault::Reject(submitted[fastrand::usize(0..if by_key { 1 } else { submitted.len() })]),
         8 => HttpFault::Instead([429, 502, 503, 504][fastrand::usize(0..4)]),
         _ => HttpFault::After([502, 504][fastrand::usize(0..2)]),
     }
 }
 
-/// The three kinds of submissions: a route, and a client for it.
+/// Returns the three kinds of submissions, each a route and a client.
 fn kinds() -> [(&'static str, Client); 3] {
     let limits = RetryLimits::new()
         .attempts(8)
@@ -61,7 +61,7 @@ fn kinds() -> [(&'static str, Client); 3] {
     ]
 }
 
-/// How many ended how.
+/// Counts of results.
 #[derive(Debug, Default)]
 struct EndCounts {
     answered: usize,
@@ -71,7 +71,7 @@ struct EndCounts {
 }
 
 impl EndCounts {
-    /// Takes in one end, of which this many effects are on the books.
+    /// Counts one result, checked against the number of effects in the ledger.
     fn count(&mut self, path: &str, order: &str, end: &Result<Response, Error>, effects: usize) {
         self.effects += effects;
         assert!(effects <= 1, "{order} took effect {effects} times: {end:?}");
@@ -80,18 +80,18 @@ impl EndCounts {
                 self.answered += 1;
                 assert_eq!(effects, 1, "{order} was answered: {answer:?}");
             }
-            // Something on the way asked for fewer requests, until the tries were used up.
+            // A proxy responded with 429 until the attempts were used up.
             Ok(answer) => {
                 self.refused += 1;
                 assert_eq!((answer.status().as_u16(), effects), (429, 0), "{order}: {answer:?}");
             }
             Err(error) if error.is_unknown() => {
                 self.unknown += 1;
-                assert_ne!(path, "/keyed/orders", "{order} goes on until it is answered: {error:?}");
+                assert_ne!(path, "/keyed/orders", "{order} is retried until it succeeds: {error:?}");
             }
             Err(error) => {
                 self.refused += 1;
-                assert!(!error.is_duplicate(), "nobody else has sent {order}: {error:?}");
+                assert!(!error.is_duplicate(), "no other client has sent {order}: {error:?}");
                 assert!(error.is_in_progress() || error.ran_nothing() && effects == 0, "{order}: {error:?}");
             }
         }
@@ -99,7 +99,7 @@ impl EndCounts {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_submission_takes_effect_twice_whatever_goes_wrong_on_its_way() {
+async fn submissions_take_effect_once_despite_network_faults() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     let way = FaultyHttpProxy::to(shop.url(), anything).await;
@@ -119,7 +119,7 @@ async fn no_submission_takes_effect_twice_whatever_goes_wrong_on_its_way() {
         });
     }
     let ends = all.join_all().await;
-    // What is still running has been cut off from its caller, and ends within a moment.
+    // Handlers whose client has disconnected end shortly.
     tokio::time::sleep(PATIENCE).await;
     let mut effects = std::collections::HashMap::<String, usize>::new();
     shop.ledger.runs().into_iter().for_each(|run| *effects.entry(run).or_default() += 1);
@@ -128,10 +128,10 @@ async fn no_submission_takes_effect_twice_whatever_goes_wrong_on_its_way() {
         let ran = effects.get(order).copied().unwrap_or(0);
         by_kind.entry(path).or_default().count(path, order, end, ran);
     }
-    println!("{count} submissions, {} requests on the way: {by_kind:#?}", way.seen().len());
+    println!("{count} submissions, {} requests: {by_kind:#?}", way.seen().len());
     let keyed = &by_kind["/keyed/orders"];
     assert_eq!((keyed.answered, keyed.effects), (count.div_ceil(3), count.div_ceil(3)), "effects = intents");
     let told = by_kind.values().map(|ends| ends.answered + ends.unknown + ends.refused).sum::<usize>();
-    assert_eq!(told, count, "everybody was told something");
+    assert_eq!(told, count, "every submission has a result");
     assert!(by_kind.values().all(|ends| ends.answered * 2 > count / 3), "most are answered: {by_kind:?}");
 }

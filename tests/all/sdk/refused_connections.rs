@@ -1,4 +1,4 @@
-//! The Rust SDK while a server refuses connections: a submission outlasts a restart, and ends at its deadline if the server stays away.
+//! The Rust SDK while a server refuses connections: a submission survives a restart, and fails at its deadline if the server stays down.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 
 use crate::PEER;
 
-/// How long the server is away.
+/// Downtime of the server.
 const RESTART: Duration = Duration::from_secs(2);
 
-/// Sends an order with a plain token, with a remembered one and with a key, all at once.
+/// Sends an order with a plain token, a remembered token and a key, concurrently.
 fn submit_each_way(port: &ReservedPort, deadline: Duration) -> JoinSet<(&'static str, Result<Response, Error>)> {
     let limits = RetryLimits::new().deadline(deadline);
     let (tokens, keys) = (builder().limits(limits), builder().limits(limits).with_keys());
@@ -32,7 +32,7 @@ fn submit_each_way(port: &ReservedPort, deadline: Duration) -> JoinSet<(&'static
 }
 
 #[tokio::test]
-async fn submission_outlasts_a_restart_of_two_seconds_and_runs_once() {
+async fn submission_survives_a_two_second_restart_and_runs_once() {
     let (port, redis, ledger) = (ReservedPort::new(), RedisServer::start(), Ledger::new());
     let begun = Instant::now();
     let submissions = submit_each_way(&port, Duration::from_secs(10));
@@ -48,7 +48,7 @@ async fn submission_outlasts_a_restart_of_two_seconds_and_runs_once() {
 }
 
 #[tokio::test]
-async fn dead_server_is_an_error_at_the_deadline_that_says_nothing_was_sent() {
+async fn dead_server_error_at_the_deadline_says_nothing_was_sent() {
     let (port, deadline, begun) = (ReservedPort::new(), Duration::from_secs(2), Instant::now());
     let mut submissions = submit_each_way(&port, deadline);
     while let Some(end) = submissions.join_next().await {

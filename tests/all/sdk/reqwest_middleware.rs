@@ -1,4 +1,4 @@
-//! The layer of the Rust SDK for `reqwest-middleware`: what a request brings along is kept, or said to be wrong.
+//! The `reqwest-middleware` layer of the Rust SDK: headers and settings of a request are kept or rejected.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn ours(error: Error) -> onceward_client::Error {
 }
 
 #[tokio::test]
-async fn a_key_in_quotes_is_the_same_key_as_the_bare_one() {
+async fn quoted_key_is_the_same_as_the_bare_one() {
     let shop = Shop::on(Memory::new());
     let url = format!("{}/keyed/orders", shop.url());
     for key in ["order-4711", "\"order-4711\""] {
@@ -33,7 +33,7 @@ async fn a_key_in_quotes_is_the_same_key_as_the_bare_one() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
+async fn invalid_key_is_rejected_and_not_replaced() {
     let shop = Shop::on(Memory::new());
     let url = format!("{}/keyed/orders", shop.url());
     for wrong in ["", "a b", &"x".repeat(256)] {
@@ -46,7 +46,7 @@ async fn a_key_that_cannot_be_used_is_not_replaced_by_another() {
 }
 
 #[tokio::test]
-async fn a_token_that_a_request_brings_along_is_sent_nowhere() {
+async fn token_header_of_a_request_is_not_sent() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), smooth).await;
     for name in ["onceward-token", "onceward-look", "onceward-attempt"] {
@@ -57,7 +57,7 @@ async fn a_token_that_a_request_brings_along_is_sent_nowhere() {
 }
 
 #[tokio::test]
-async fn the_timeout_of_a_request_is_kept() {
+async fn timeout_of_a_request_is_kept() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), |_| HttpFault::Delay(Duration::from_secs(60))).await;
     let (url, begun) = (format!("{}/keyed/orders", way.url), tokio::time::Instant::now());

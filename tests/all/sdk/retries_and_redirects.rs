@@ -1,5 +1,5 @@
-//! What the Rust SDK puts on the wire: the same for all tries of one submission, another for the next, and nothing of it to
-//! another origin.
+//! Requests that the Rust SDK sends: all attempts of a submission carry the same credential, the next submission another, and no
+//! credential goes to another origin.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn carried(seen: &[RecordedRequest], header: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn all_tries_of_a_submission_carry_the_same_and_the_next_another() {
+async fn attempts_share_one_credential_and_submissions_do_not() {
     let shop = Shop::on(Memory::new());
     let troubled = || {
         let lead = HttpFault::Lead(307, "/keyed/orders".into());
@@ -39,19 +39,19 @@ async fn all_tries_of_a_submission_carry_the_same_and_the_next_another() {
             let before = way.submissions().len();
             way.plan(troubled());
             let limits = onceward_client::RetryLimits::new().attempts(9);
-            // Only the first route of the two is led elsewhere by that name.
+            // Only the first of the two routes is redirected.
             let url = format!("{}{path}", way.url);
             let _ = client.post(url).limits(limits).body("tea").send().await;
             let sent = carried(&way.submissions()[before..], header);
             assert!(sent.len() >= 5, "{sent:?}");
-            assert!(sent.iter().all(|one| *one == sent[0] && !one.is_empty()), "{header} changed on the way");
+            assert!(sent.iter().all(|one| *one == sent[0] && !one.is_empty()), "{header} changed between attempts");
             assert!(all.insert(sent[0].clone()), "{header} was used for two submissions");
         }
     }
 }
 
 #[tokio::test]
-async fn a_redirect_on_the_same_origin_keeps_method_body_and_key() {
+async fn same_origin_redirect_keeps_method_body_and_key() {
     let shop = Shop::on(Memory::new());
     for status in [307, 308] {
         let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(status, "/keyed/orders?led=1".into())])).await;
@@ -65,7 +65,7 @@ async fn a_redirect_on_the_same_origin_keeps_method_body_and_key() {
 }
 
 #[tokio::test]
-async fn nothing_that_is_meant_for_one_origin_gets_to_another() {
+async fn credentials_do_not_cross_origins() {
     let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
     let stranger = FaultyHttpProxy::to(other.url(), smooth).await;
     let lead = HttpFault::Lead(307, format!("{}/open", stranger.url));
@@ -85,7 +85,7 @@ async fn nothing_that_is_meant_for_one_origin_gets_to_another() {
         let sent = [header, "authorization", "cookie", "x-user"].map(|name| here.header(name));
         assert!(sent.iter().all(|value| !value.is_empty()), "{sent:?}");
         let seen = stranger.seen();
-        assert_eq!(seen.len(), before + 1, "and no token was asked for there");
+        assert_eq!(seen.len(), before + 1, "no token was requested there");
         let there = seen.last().unwrap();
         for name in [TOKEN, KEY, "authorization", "cookie", "x-user"] {
             assert_eq!(there.header(name), "", "{name} got to another origin");
@@ -95,11 +95,11 @@ async fn nothing_that_is_meant_for_one_origin_gets_to_another() {
 }
 
 #[tokio::test]
-async fn what_was_lost_on_another_origin_is_not_sent_again() {
+async fn attempt_lost_on_another_origin_is_not_retried() {
     let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
     let stranger = FaultyHttpProxy::to(other.url(), first([HttpFault::CutAnswer(0)])).await;
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(307, format!("{}/open", stranger.url))])).await;
-    // Not even to ask: a stranger might run what only asks.
+    // Not even as a lookup: another origin might run it.
     let client = builder().with_keys().on_unknown(OnUnknown::Look).build().unwrap();
     let error = client.post(format!("{}/orders", way.url)).header(ORDER, "led").send().await.unwrap_err();
     assert!(error.is_unknown() && error.attempts() == 1, "{error:?}");
@@ -113,7 +113,7 @@ async fn what_was_lost_on_another_origin_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_may_have_run_is_not_led_to_another_origin_without_its_key() {
+async fn possibly_executed_attempt_follows_no_redirect_across_origins() {
     let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
     let stranger = FaultyHttpProxy::to(other.url(), first([HttpFault::CutAnswer(0)])).await;
     let lead = || HttpFault::Lead(307, format!("{}/open", stranger.url));
@@ -123,7 +123,7 @@ async fn what_may_have_run_is_not_led_to_another_origin_without_its_key() {
     assert!(error.is_unknown() && error.attempts() == 2 && error.key().is_some(), "{error:?}");
     assert_eq!((shop.ledger.count("ran here"), stranger.seen().len()), (1, 0));
 
-    // The stranger has run it, and does not know it by its key.
+    // The other origin has run it, and has no record of the key.
     way.plan(first([lead(), lead()]));
     let lost = client.post(&url).header(ORDER, "ran there").send().await.unwrap_err();
     let resumed = client.post(&url).resume(lost.key().unwrap().clone()).header(ORDER, "ran there").send().await;
@@ -132,7 +132,7 @@ async fn what_may_have_run_is_not_led_to_another_origin_without_its_key() {
 }
 
 #[tokio::test]
-async fn whatever_is_said_of_a_result_the_submission_is_not_sent_again_for_that() {
+async fn status_of_the_fetched_result_never_retries_the_submission() {
     let shop = Shop::on(Memory::new());
     let client = builder().authorization(|_| async { Ok("Bearer alice.1".to_owned()) }).build().unwrap();
     for status in [401, 403, 429, 502, 503] {
@@ -147,7 +147,7 @@ async fn whatever_is_said_of_a_result_the_submission_is_not_sent_again_for_that(
 }
 
 #[tokio::test]
-async fn a_result_that_is_elsewhere_is_fetched_without_the_key() {
+async fn result_at_another_location_is_fetched_without_the_key() {
     let shop = Shop::on(Memory::new());
     for status in [301, 302, 303] {
         let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(status, "/open".into())])).await;
@@ -160,13 +160,13 @@ async fn a_result_that_is_elsewhere_is_fetched_without_the_key() {
 }
 
 #[tokio::test]
-async fn a_result_that_cannot_be_fetched_does_not_make_the_submission_unknown_or_repeat_it() {
+async fn unfetchable_result_is_neither_unknown_nor_retried() {
     let shop = Shop::on(Memory::new());
     let way =
         FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(303, "/open".into()), HttpFault::CutBefore])).await;
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
     assert!(error.is_redirect() && !error.is_unknown() && !error.ran_nothing(), "{error:?}");
-    assert!(error.to_string().contains("it was answered"), "{error}");
+    assert!(error.to_string().contains("the response was a redirect"), "{error}");
     assert_eq!(way.submissions().len(), 2);
 
     way.plan(first([HttpFault::Lead(303, "/open".into()), HttpFault::Delay(Duration::from_secs(60))]));
@@ -176,7 +176,7 @@ async fn a_result_that_cannot_be_fetched_does_not_make_the_submission_unknown_or
 }
 
 #[tokio::test]
-async fn redirects_come_to_an_end() {
+async fn redirects_are_limited() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), |seen| match seen.fetches() {
         true => HttpFault::None,
@@ -189,7 +189,7 @@ async fn redirects_come_to_an_end() {
 }
 
 #[tokio::test]
-async fn redirects_without_end_leave_a_try_unknown_that_was_lost_before() {
+async fn endless_redirects_leave_a_lost_attempt_unknown() {
     let shop = Shop::on(Memory::new());
     let faults = [vec![HttpFault::CutAnswer(0)], vec![HttpFault::Lead(307, "/again".into()); 11]].concat();
     let way = FaultyHttpProxy::to(shop.url(), first(faults)).await;
@@ -198,7 +198,7 @@ async fn redirects_without_end_leave_a_try_unknown_that_was_lost_before() {
 }
 
 #[tokio::test]
-async fn a_client_that_follows_redirects_by_itself_is_found_out() {
+async fn client_that_follows_redirects_itself_is_rejected() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Lead(307, "/keyed/orders".into())])).await;
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::limited(5)).build().unwrap();
@@ -208,7 +208,7 @@ async fn a_client_that_follows_redirects_by_itself_is_found_out() {
 }
 
 #[tokio::test]
-async fn tokens_go_to_whom_they_were_fetched_from_and_to_whom_was_named() {
+async fn tokens_go_only_to_their_origin_and_named_ones() {
     let (issuer, shop) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
     let url = format!("{}/orders", shop.url());
     let strict = builder().tokens_from(issuer.url()).build().unwrap();
@@ -224,7 +224,7 @@ async fn tokens_go_to_whom_they_were_fetched_from_and_to_whom_was_named() {
 }
 
 #[tokio::test]
-async fn an_answer_shows_neither_the_next_token_nor_its_query_nor_its_body() {
+async fn debug_of_response_hides_token_query_and_body() {
     let shop = Shop::on(Memory::new());
     let answer = client().post(format!("{}/next?secret=query", shop.url())).send().await.unwrap();
     let next = answer.headers()["onceward-next-token"].to_str().unwrap().to_owned();
@@ -235,7 +235,7 @@ async fn an_answer_shows_neither_the_next_token_nor_its_query_nor_its_body() {
 }
 
 #[tokio::test]
-async fn neither_a_token_nor_a_key_is_in_what_is_traced() {
+async fn traces_contain_no_token_or_key() {
     use std::io::Write;
     use std::sync::{Arc, Mutex};
     #[derive(Clone, Default)]
@@ -251,7 +251,7 @@ async fn neither_a_token_nor_a_key_is_in_what_is_traced() {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = || tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_ansi(false);
-    // While there is only one, what another test's thread meets first is taken to interest nobody, for all threads.
+    // With a single subscriber, a callsite first reached by another test's thread would be cached as disabled for all threads.
     let _second = tracing::Dispatch::new(subscriber().with_writer(std::io::sink).finish());
     let guard = tracing::subscriber::set_default(subscriber().with_writer(move || writer.clone()).finish());
     let shop = Shop::on(Memory::new());

@@ -1,4 +1,4 @@
-//! The Rust SDK against guarded applications: one submission, one effect, and an answer that says so.
+//! The Rust SDK against guarded applications: one submission has one effect and a response with its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use reqwest::redirect::Policy;
 use serde_json::json;
 
 #[tokio::test]
-async fn a_submission_gets_its_token_by_itself() {
+async fn submission_fetches_its_own_token() {
     let shop = Shop::on(Memory::new());
     let client = client();
     for order in ["one", "two", "three"] {
@@ -37,7 +37,7 @@ async fn every_method_is_a_submission() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_there_already_serves_too() {
+async fn existing_reqwest_client_is_supported() {
     let shop = Shop::on(Memory::new());
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
     let client = Client::builder().http_without_redirects(http).with_keys_of("tests").build().unwrap();
@@ -46,7 +46,7 @@ async fn a_client_that_is_there_already_serves_too() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_lost_is_given_again_under_a_key_and_by_a_remembered_token() {
+async fn lost_response_is_replayed_by_key_and_remembered_token() {
     let shop = Shop::on(Memory::new());
     for (path, client) in [("/keyed/orders", builder().with_keys().build().unwrap()), ("/remembered/orders", client())]
     {
@@ -55,14 +55,14 @@ async fn an_answer_that_was_lost_is_given_again_under_a_key_and_by_a_remembered_
             let order = format!("{path} {percent}");
             let answer = client.post(format!("{}{path}", way.url)).header(ORDER, &order).send().await.unwrap();
             assert!(answer.is_replayed() && answer.attempts() == 2, "{order}: {answer:?}");
-            assert_eq!(answer.text().await.unwrap().len(), 36, "the whole of it");
+            assert_eq!(answer.text().await.unwrap().len(), 36, "the complete body");
             assert_eq!(shop.ledger.count(&order), 1);
         }
     }
 }
 
 #[tokio::test]
-async fn a_used_token_is_unknown_after_an_own_try_without_an_answer_and_a_duplicate_otherwise() {
+async fn used_token_is_unknown_only_after_an_own_lost_attempt() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let url = format!("{}/orders", way.url);
@@ -78,7 +78,7 @@ async fn a_used_token_is_unknown_after_an_own_try_without_an_answer_and_a_duplic
 }
 
 #[tokio::test]
-async fn a_server_s_wait_is_waited_for() {
+async fn retry_after_is_obeyed() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::RefuseFor(Code::StoreUnavailable, 1)])).await;
     let begun = tokio::time::Instant::now();
@@ -87,29 +87,29 @@ async fn a_server_s_wait_is_waited_for() {
 
     way.plan(first([HttpFault::RefuseFor(Code::Overloaded, 3600)]));
     let error = client().post(format!("{}/orders", way.url)).send().await.unwrap_err();
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(3600)), "nobody waits for an hour");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(3600)), "the client does not wait for an hour");
     assert!(error.ran_nothing() && begun.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
-async fn a_stale_token_is_replaced_once_and_the_rest_of_the_stock_with_it() {
+async fn stale_token_replaces_the_whole_pool_once() {
     let first_run = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(first_run.url(), smooth).await;
     let (client, url) = (client(), format!("{}/orders", way.url));
     client.warm_up(&url, 10).await.unwrap();
     client.post(&url).send().await.unwrap();
-    // The memory of the second is a new one, as after a restart.
+    // The second server has a new memory store, as after a restart.
     let second_run = Shop::on(Memory::new());
     way.lead_to(second_run.url());
     let answers: Vec<u32> = [client.post(&url).send().await, client.post(&url).send().await]
         .map(|answer| answer.unwrap().attempts())
         .to_vec();
-    assert_eq!(answers, [2, 1], "only the first met a token of the old stock");
+    assert_eq!(answers, [2, 1], "only the first submission used a stale token");
     assert_eq!(second_run.ledger.runs().len(), 2);
 }
 
 #[tokio::test]
-async fn a_caller_s_own_key_is_given_back_and_resumed() {
+async fn own_key_is_returned_in_the_error_and_resumed() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first(vec![HttpFault::CutAnswer(0); 5])).await;
     let url = format!("{}/keyed/orders", way.url);
@@ -120,7 +120,7 @@ async fn a_caller_s_own_key_is_given_back_and_resumed() {
     assert_eq!(saved, key.as_str());
     assert!(!format!("{error} {error:?}").contains(&saved));
 
-    // Another process, later.
+    // Later, in another process.
     let answer =
         client().post(&url).resume(Key::new(saved).unwrap()).header(ORDER, "a").body("tea").send().await.unwrap();
     assert!(answer.is_replayed());
@@ -147,7 +147,7 @@ async fn credentials_are_refreshed_and_the_key_stays() {
 }
 
 #[tokio::test]
-async fn credentials_that_cannot_be_had_any_more_leave_an_earlier_try_unknown() {
+async fn failed_credential_refresh_leaves_earlier_attempt_unknown() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let asked = AtomicUsize::new(0);
@@ -164,7 +164,7 @@ async fn credentials_that_cannot_be_had_any_more_leave_an_earlier_try_unknown() 
 }
 
 #[tokio::test]
-async fn credentials_that_never_come_hold_up_no_submission_beyond_its_deadline_and_no_other_at_all() {
+async fn hanging_credentials_end_at_the_deadline_and_block_no_other() {
     let shop = Shop::on(Memory::new());
     let limits = RetryLimits::new().attempt_timeout(Duration::from_millis(200)).deadline(Duration::from_secs(2));
     for (path, builder) in [("/keyed/orders", builder().with_keys()), ("/orders", builder())] {
@@ -175,14 +175,14 @@ async fn credentials_that_never_come_hold_up_no_submission_beyond_its_deadline_a
         });
         let (client, url) = (client.build().unwrap(), format!("{}{path}", shop.url()));
         let first = tokio::time::timeout(Duration::from_secs(10), client.post(&url).send()).await;
-        let error = first.expect("it ends by itself").unwrap_err();
-        assert!(error.ran_nothing() && error.to_string().contains("could not be had"), "{path}: {error:?}");
+        let error = first.expect("the submission ends by itself").unwrap_err();
+        assert!(error.ran_nothing() && error.to_string().contains("could not be fetched"), "{path}: {error:?}");
         assert!(client.post(&url).send().await.is_ok(), "{path}");
     }
 }
 
 #[tokio::test]
-async fn a_failure_of_something_on_the_way_is_no_answer_to_a_token_s_try_that_was_lost() {
+async fn gateway_failure_after_a_lost_attempt_is_unknown() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0), HttpFault::Instead(403)])).await;
     let url = format!("{}/orders", way.url);
@@ -194,7 +194,7 @@ async fn a_failure_of_something_on_the_way_is_no_answer_to_a_token_s_try_that_wa
 }
 
 #[tokio::test]
-async fn tokens_of_one_caller_are_not_used_for_another() {
+async fn tokens_of_one_identity_are_not_used_for_another() {
     let shop = Shop::on(Memory::new());
     let client = builder().tokens_from(format!("{}/my", shop.url())).build().unwrap();
     let url = format!("{}/mine/bound", shop.url());
@@ -202,13 +202,13 @@ async fn tokens_of_one_caller_are_not_used_for_another() {
         let submission = client.post(&url).identity(USER, user).bound().header(ORDER, user);
         assert_eq!(submission.send().await.unwrap().outcome(), Some(Outcome::Executed), "{user}");
     }
-    let nobody = client.post(&url).bound().send().await.unwrap_err();
-    assert!(nobody.is_without_token() && nobody.code() == Some(Code::Unauthorized), "{nobody:?}");
-    assert!(nobody.to_string().contains("identity"), "{nobody}");
+    let anonymous = client.post(&url).bound().send().await.unwrap_err();
+    assert!(anonymous.is_without_token() && anonymous.code() == Some(Code::Unauthorized), "{anonymous:?}");
+    assert!(anonymous.to_string().contains("identity"), "{anonymous}");
 }
 
 #[tokio::test]
-async fn what_the_application_says_itself_is_an_answer_whatever_it_is() {
+async fn any_application_status_is_returned_as_the_response() {
     let shop = Shop::on(Memory::new());
     for status in [400, 404, 409, 422, 429, 500, 503, 504] {
         let submission = client().post(format!("{}/orders", shop.url())).header(STATUS, status).header(ORDER, "own");
@@ -218,7 +218,7 @@ async fn what_the_application_says_itself_is_an_answer_whatever_it_is() {
 }
 
 #[tokio::test]
-async fn the_middleware_makes_submissions_of_what_is_not_a_question() {
+async fn middleware_submits_unsafe_methods() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0)])).await;
     let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
@@ -243,7 +243,7 @@ async fn the_middleware_makes_submissions_of_what_is_not_a_question() {
 }
 
 #[tokio::test]
-async fn a_submission_that_its_caller_has_dropped_leaves_the_others_alone() {
+async fn dropped_submission_leaves_the_others_alone() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), |seen| match seen.fetches() {
         true => HttpFault::Delay(Duration::from_millis(200)),
@@ -252,7 +252,7 @@ async fn a_submission_that_its_caller_has_dropped_leaves_the_others_alone() {
     let (way, client) = (way.await, client());
     let url = format!("{}/orders", way.url);
     let impatient = tokio::spawn(client.post(&url).send());
-    until("the fetch is under way", Duration::from_secs(5), || async { !way.seen().is_empty() }).await;
+    until("the fetch is in flight", Duration::from_secs(5), || async { !way.seen().is_empty() }).await;
     let patient = tokio::spawn(client.post(&url).header(ORDER, "patient").send());
     impatient.abort();
     assert!(patient.await.unwrap().is_ok());

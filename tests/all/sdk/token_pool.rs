@@ -1,4 +1,4 @@
-//! The stock of tokens of the Rust SDK: warm it costs nothing, and cold it asks once.
+//! The token pool of the Rust SDK: a warm pool costs no extra request, and a cold one sends a single fetch.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ fn fetches(way: &FaultyHttpProxy) -> usize {
 }
 
 #[tokio::test]
-async fn however_many_ask_at_once_one_fetch_is_under_way() {
+async fn concurrent_submissions_share_one_fetch() {
     let service = OncewardServer::start(&["--rate-limit", "off"]);
     let slow = |_: &_| HttpFault::Delay(Duration::from_millis(50));
     let way = FaultyHttpProxy::to(&service.url, slow).await;
-    // Only the fetch counts here: what is submitted goes to a place that is not there.
+    // Only the fetch matters here: the submissions go to an unknown path.
     let client = builder().pool_size(64).build().unwrap();
     let mut all = JoinSet::new();
     for _ in 0..100 {
@@ -33,11 +33,11 @@ async fn however_many_ask_at_once_one_fetch_is_under_way() {
     assert!(fetches(&way) <= 8, "{} fetches for 100 submissions", fetches(&way));
     let tokens: std::collections::HashSet<_> =
         way.submissions().iter().map(|seen| seen.header("onceward-token").to_owned()).collect();
-    assert_eq!(tokens.len(), 100, "no token was given out twice");
+    assert_eq!(tokens.len(), 100, "no token was used twice");
 }
 
 #[tokio::test]
-async fn a_warm_submission_costs_no_other_request() {
+async fn warm_submission_costs_no_extra_request() {
     let service = OncewardServer::start(&[]);
     let way = FaultyHttpProxy::to(&service.url, smooth).await;
     let client = builder().pool_size(20).build().unwrap();
@@ -47,12 +47,12 @@ async fn a_warm_submission_costs_no_other_request() {
     for _ in 0..9 {
         assert_eq!(client.post(&url).send().await.unwrap_err().code(), Some(Code::NotFound));
     }
-    assert_eq!(fetches(&way), before, "more than half are left");
+    assert_eq!(fetches(&way), before, "more than half of the pool is left");
     assert_eq!(way.submissions().len(), 9);
 }
 
 #[tokio::test]
-async fn an_application_without_batches_is_asked_for_one_at_a_time_and_not_for_a_batch_again() {
+async fn application_without_batches_is_asked_for_single_tokens() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), smooth).await;
     let client = client();
@@ -64,7 +64,7 @@ async fn an_application_without_batches_is_asked_for_one_at_a_time_and_not_for_a
 }
 
 #[tokio::test]
-async fn one_fetch_that_fails_does_not_spoil_those_beside_it() {
+async fn failed_fetch_does_not_affect_concurrent_ones() {
     let shop = Shop::on(Memory::new());
     let is_first = std::sync::atomic::AtomicBool::new(true);
     let way = FaultyHttpProxy::to(shop.url(), move |seen| {
@@ -77,7 +77,7 @@ async fn one_fetch_that_fails_does_not_spoil_those_beside_it() {
 }
 
 #[tokio::test]
-async fn a_token_that_comes_with_an_answer_is_the_next_one() {
+async fn token_in_a_response_is_used_next() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), smooth).await;
     let client = client();
@@ -100,7 +100,7 @@ async fn tokens_are_replaced_before_they_expire() {
     let mut sent = 0;
     while begun.elapsed() < Duration::from_secs(5) {
         let answer = client.post(&url).send().await.unwrap();
-        assert_eq!(answer.attempts(), 1, "none was sent that had expired, after {:?}", begun.elapsed());
+        assert_eq!(answer.attempts(), 1, "no expired token was sent, after {:?}", begun.elapsed());
         sent += 1;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -108,7 +108,7 @@ async fn tokens_are_replaced_before_they_expire() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_is_obeyed() {
+async fn rate_limit_is_obeyed() {
     let service = OncewardServer::start(&["--rate-limit", "20/s", "--rate-burst", "5"]);
     let way = FaultyHttpProxy::to(&service.url, smooth).await;
     let client = builder().pool_size(50).limits(RetryLimits::new().attempts(20)).build().unwrap();
@@ -123,7 +123,7 @@ async fn a_rate_limit_is_obeyed() {
 }
 
 #[test]
-fn a_client_outlives_the_runtime_that_it_fetched_on() {
+fn client_outlives_the_runtime_of_its_fetch() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
     let shop = Shop::on(Memory::new());

@@ -1,4 +1,4 @@
-//! What the Rust SDK does about a submission of which nobody can tell whether it happened: it reports, asks, or retries.
+//! Unknown outcomes in the Rust SDK: it reports them, looks them up, or retries.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, Shop, TAKES};
 
 #[tokio::test]
-async fn whoever_asks_is_told_what_is_on_record_and_runs_nothing() {
+async fn lookup_returns_the_stored_response_and_runs_nothing() {
     let shop = Shop::on(Memory::new());
     let asking = builder().with_keys().on_unknown(OnUnknown::Look).build().unwrap();
     let way = FaultyHttpProxy::to(shop.url(), first(vec![HttpFault::CutAnswer(0); 5])).await;
@@ -23,7 +23,7 @@ async fn whoever_asks_is_told_what_is_on_record_and_runs_nothing() {
     assert!(absent.is_unknown() && absent.code() == Some(Code::NotFound), "{absent:?}");
     assert!(absent.key().is_some() && shop.ledger.count("never ran") == 0);
 
-    // A remembered token can be asked for too; a plain one tells nothing more.
+    // A remembered token can be looked up too; a plain one has no stored response.
     let tokens = builder().on_unknown(OnUnknown::Look).build().unwrap();
     way.plan(first(vec![HttpFault::CutAnswer(0); 5]));
     assert!(tokens.post(url("/remembered/orders")).send().await.unwrap().is_replayed());
@@ -33,7 +33,7 @@ async fn whoever_asks_is_told_what_is_on_record_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn whoever_asks_waits_for_a_run_that_goes_on() {
+async fn lookup_waits_for_a_run_in_flight() {
     let shop = Shop::on(Memory::new());
     let cut = HttpFault::CutBefore;
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Delay(Duration::from_secs(20)), cut])).await;
@@ -48,7 +48,7 @@ async fn whoever_asks_waits_for_a_run_that_goes_on() {
 }
 
 #[tokio::test]
-async fn whoever_retries_goes_on_beyond_the_tries_and_until_the_deadline() {
+async fn retry_on_unknown_continues_until_the_deadline() {
     let shop = Shop::on(Memory::new());
     let faults = [vec![HttpFault::CutBefore; 12], vec![HttpFault::CutAnswer(0); 3]].concat();
     let way = FaultyHttpProxy::to(shop.url(), first(faults)).await;
@@ -67,7 +67,7 @@ async fn whoever_retries_goes_on_beyond_the_tries_and_until_the_deadline() {
 }
 
 #[tokio::test]
-async fn whoever_asks_is_led_to_the_result_by_the_answer_on_record() {
+async fn lookup_follows_the_redirect_of_the_stored_response() {
     let shop = Shop::on(Memory::new());
     let kept = "HTTP/1.1 303 See Other\r\nonceward-outcome: replayed\r\nlocation: /open\r\ncontent-length: 0\r\n\r\n";
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutAnswer(0), HttpFault::Raw(kept.into())])).await;
@@ -78,9 +78,9 @@ async fn whoever_asks_is_led_to_the_result_by_the_answer_on_record() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_a_body_that_is_gone() {
+async fn lookup_is_skipped_without_a_repeatable_body() {
     let (shop, client) = (Shop::on(Memory::new()), builder().with_keys().on_unknown(OnUnknown::Look).build().unwrap());
-    // This server does not know the question, and would run it without its body.
+    // This server does not support lookups, and would run the request without its body.
     let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::CutBefore])).await;
     let once = reqwest::multipart::Form::new().text("tea", "2");
     let error = client.post(format!("{}/open", way.url)).multipart_once(once).send().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! An address of its own for whoever runs the service.
+//! `admin_listen`: a separate listener for operators.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(10);
 const PAGES: [&str; 4] = ["/metrics", "/dashboard", "/dashboard/dashboard.js", "/dashboard/dashboard.css"];
 
 #[tokio::test]
-async fn without_it_numbers_and_page_are_where_everything_is() {
+async fn metrics_and_dashboard_are_on_the_main_listener_by_default() {
     let service = OncewardServer::start(&[]);
     for path in PAGES {
         assert_eq!(get(&service.url, path).await.status, 200, "{path}");
@@ -22,12 +22,12 @@ async fn without_it_numbers_and_page_are_where_everything_is() {
     assert_eq!(get(&service.url, "/dashboard/nothing.js").await.said(), "404 not_found");
     for path in ["/dashboard", "/dashboard/dashboard.js"] {
         let posted = http().post(format!("{}{path}", service.url));
-        assert_eq!(send(posted).await.said(), "404 not_found", "whatever is refused is a problem: {path}");
+        assert_eq!(send(posted).await.said(), "404 not_found", "every rejection is a problem: {path}");
     }
 }
 
 #[tokio::test]
-async fn with_it_they_are_there_and_nowhere_else_and_health_is_at_both() {
+async fn admin_listener_serves_metrics_alone_and_health_checks_too() {
     let service = OncewardServer::start(&["--admin-listen", "127.0.0.1:0"]);
     let (url, admin) = (&service.url, service.admin());
     for path in PAGES {
@@ -41,12 +41,12 @@ async fn with_it_they_are_there_and_nowhere_else_and_health_is_at_both() {
         assert_eq!(get(&admin, path).await.said(), "404 not_found", "{path}");
     }
     let start = get(&admin, "/").await;
-    assert!(String::from_utf8_lossy(&start.body).contains("<h1>Live metrics</h1>"), "it leads to the page");
+    assert!(String::from_utf8_lossy(&start.body).contains("<h1>Live metrics</h1>"), "it redirects to the dashboard");
     assert!(Metrics::of(&admin).await.sum("onceward_build_info", &[]) == 1.0);
 }
 
 #[tokio::test]
-async fn a_page_of_it_loads_nothing_from_elsewhere() {
+async fn dashboard_loads_nothing_from_other_hosts() {
     let service = OncewardServer::start(&[]);
     let page = get(&service.url, "/dashboard").await;
     let policy = page.headers["content-security-policy"].to_str().unwrap();
@@ -63,51 +63,54 @@ async fn a_page_of_it_loads_nothing_from_elsewhere() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_or_makes_no_sense_is_told_in_a_sentence() {
+async fn invalid_or_used_admin_address_is_rejected_with_a_fix() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let said = |arguments: &[&str]| String::from_utf8(run(arguments).stderr).unwrap();
     let error = said(&["--listen", "127.0.0.1:0", "--admin-listen", &address]);
     assert!(error.starts_with(&format!("onceward: admin_listen: {address}: ")), "{error}");
-    assert!(error.contains("Is something else running there? Choose another with --admin-listen."), "{error}");
+    assert!(
+        error.contains("Is another process using the port? Choose another address with --admin-listen."),
+        "{error}"
+    );
     let error = said(&["--listen", "127.0.0.1:7", "--admin-listen", "127.0.0.1:7"]);
-    assert!(error.contains("admin_listen: 127.0.0.1:7 is where to listen already"), "{error}");
+    assert!(error.contains("admin_listen: 127.0.0.1:7 is already the address of `listen`"), "{error}");
     let error = said(&["--admin-listen", "nowhere"]);
     assert!(error.contains("admin_listen (from --admin-listen): `nowhere` is not an address"), "{error}");
 }
 
 #[tokio::test]
-async fn whoever_can_reach_numbers_from_elsewhere_is_warned_of() {
+async fn exposed_metrics_are_logged_as_a_warning() {
     let warned = |service: &OncewardServer, what: &str| {
         service.log().iter().any(|line| line.contains("WARN") && line.contains(what))
     };
     let open = ["--listen", "0.0.0.0:0", "--log", "json", "--api-key", "a-key-of-the-backends"];
-    assert!(warned(&OncewardServer::spawn(command(&open)), "admin_listen puts them elsewhere"));
+    assert!(warned(&OncewardServer::spawn(command(&open)), "set admin_listen to serve them on another address"));
     let apart = OncewardServer::spawn(command(&[&open[..], &["--admin-listen", "127.0.0.1:0"]].concat()));
     assert!(!warned(&apart, "admin_listen"), "{:#?}", apart.log());
     let exposed = OncewardServer::start(&["--admin-listen", "0.0.0.0:0"]);
-    assert!(warned(&exposed, "/metrics and /dashboard have no key"), "{:#?}", exposed.log());
+    assert!(warned(&exposed, "/metrics and /dashboard need no API key"), "{:#?}", exposed.log());
 }
 
 #[tokio::test]
-async fn it_says_that_the_service_stops_until_that_has_stopped() {
+async fn admin_listener_reports_shutdown_until_its_end() {
     let redis = RedisServer::start();
     let arguments = ["--admin-listen", "127.0.0.1:0", "--store", &redis.url(), "--store-timeout", "20s"];
     let mut service = OncewardServer::start(&arguments);
     let (url, admin) = (service.url.clone(), service.admin());
     assert_eq!(get(&admin, "/readyz").await.status, 200);
     redis.freeze();
-    // It waits for the store, and so does the service for it.
+    // The request waits for the store, and the service waits for the request.
     let last = tokio::spawn(async move {
         onceward_tests::service_calls::post(&url, "/token", &serde_json::json!({})).await.status
     });
     let in_flight = || async { Metrics::of(&admin).await.sum("onceward_http_requests_in_flight", &[]) == 1.0 };
-    until("it is seen to be in flight", LONG, in_flight).await;
+    until("the request is in flight", LONG, in_flight).await;
     service.terminate();
-    // Asked before it has noticed, it would wait for the store, too.
+    // Before the shutdown starts, a readiness check would wait for the store too.
     let readiness = || http().get(format!("{admin}/readyz")).timeout(Duration::from_millis(200)).send();
     let is_stopping = || async { matches!(readiness().await, Ok(answer) if answer.status() == 503) };
-    until("it is not ready", LONG, is_stopping).await;
+    until("the service is not ready", LONG, is_stopping).await;
     assert_eq!(get(&admin, "/readyz").await.said(), "503 overloaded");
     assert_eq!(get(&admin, "/healthz").await.status, 200);
     assert_eq!(service.ended(), None);

@@ -1,4 +1,4 @@
-//! What the service does with what it should not be sent, and that everything it shows of itself is true.
+//! Invalid requests to the service, and the pages that explain its problems.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,9 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 const KEY: &str = "the-key-of-the-backends";
-/// How much of a body is read.
+/// Maximum size of a body.
 const LIMIT: usize = 16 * 1024;
-/// A run that nobody has begun.
+/// The id of a run that does not exist.
 const RUN: &str = "8e03978e-40d5-43dd-bc93-6894a57f9324";
 const POSTED: [&str; 4] = ["/token", "/tokens", "/token/redeem", "/token/release"];
 
@@ -24,7 +24,7 @@ async fn get(service: &OncewardServer, path: &str) -> Answer {
     send(http().get(format!("{}{path}", service.url))).await
 }
 
-/// Asserts that an answer is this problem about this path, in every place that says so. Gives its detail.
+/// Asserts that a response is this problem for this path, in status, headers and body. Returns its detail.
 fn assert_refused(answer: &Answer, code: Code, path: &str) -> String {
     let problem = answer.problem();
     assert_eq!((answer.status, problem.code, problem.status), (code.status(), code, code.status()), "{answer:?}");
@@ -35,14 +35,14 @@ fn assert_refused(answer: &Answer, code: Code, path: &str) -> String {
     problem.detail
 }
 
-/// Asserts that a token was not used up: it is good once.
+/// Asserts that a token is unused: it can be redeemed once.
 async fn assert_unspent(service: &OncewardServer, body: &Value) {
     assert_eq!(post(&service.url, "/token/redeem", body).await.said(), "200 redeemed", "{body}");
     assert_eq!(post(&service.url, "/token/redeem", body).await.said(), "409 token_used", "{body}");
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_read_is_refused_and_the_detail_names_what_is_wrong() {
+async fn malformed_body_is_rejected_and_names_the_field() {
     let service = OncewardServer::start(&[]);
     let anywhere = ["{", "}", "null", "[]", "\"x\"", "1", "{} {}", "{\"action\":", "\u{feff}{}", "{'ttl':'1s'}"];
     for path in POSTED {
@@ -80,7 +80,7 @@ async fn a_body_that_cannot_be_read_is_refused_and_the_detail_names_what_is_wron
 }
 
 #[tokio::test]
-async fn a_life_that_is_none_or_not_allowed_is_refused() {
+async fn invalid_or_excessive_ttl_is_rejected() {
     let service = OncewardServer::start(&["--api-key", KEY]);
     let lives = [json!("0s"), json!("-5s"), json!("400d"), json!("x"), json!(""), json!(90), json!("999ms")];
     let more = [json!("31m"), json!("25h"), json!("1.5s"), json!("5"), json!(" 5s"), json!("99999999999999999999s")];
@@ -98,7 +98,7 @@ async fn a_life_that_is_none_or_not_allowed_is_refused() {
 }
 
 #[tokio::test]
-async fn only_with_the_api_key_may_a_token_live_longer_than_usual_and_then_a_day() {
+async fn longer_ttl_needs_the_api_key_up_to_a_day() {
     let service = OncewardServer::start(&["--api-key", KEY, "--token-ttl", "1m"]);
     let ask = async |ttl: &str, key: &str| {
         let request = raw(&service, "/token", json!({"ttl": ttl}).to_string());
@@ -117,7 +117,7 @@ async fn only_with_the_api_key_may_a_token_live_longer_than_usual_and_then_a_day
 }
 
 #[tokio::test]
-async fn a_batch_is_of_one_to_a_hundred_tokens_all_different_and_all_good() {
+async fn batch_issues_1_to_100_distinct_valid_tokens() {
     let service = OncewardServer::start(&[]);
     for count in [json!(0), json!(101), json!(-1), json!("3"), json!(1.5), json!(null), json!(4_294_967_297_u64)] {
         let answer = post(&service.url, "/tokens", &json!({ "count": count })).await;
@@ -144,7 +144,7 @@ async fn a_batch_is_of_one_to_a_hundred_tokens_all_different_and_all_good() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_refused_with_the_one_that_is_right() {
+async fn wrong_method_is_rejected_with_allow() {
     let service = OncewardServer::start(&[]);
     let pages = ["/", "/healthz", "/readyz", "/openapi.json", "/docs", "/problems", "/problems/token_used"];
     let all = POSTED.map(|path| (path, "POST")).into_iter().chain(pages.map(|path| (path, "GET")));
@@ -162,7 +162,7 @@ async fn a_wrong_method_is_refused_with_the_one_that_is_right() {
 }
 
 #[tokio::test]
-async fn a_body_in_another_format_is_refused() {
+async fn body_in_another_format_is_rejected() {
     let service = OncewardServer::start(&[]);
     let unspent = token(&service.url).await;
     for path in POSTED {
@@ -188,7 +188,7 @@ async fn a_body_in_another_format_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_read() {
+async fn body_above_the_limit_is_rejected() {
     let service = OncewardServer::start(&[]);
     let unspent = token(&service.url).await;
     let padded = |object: &Value, length: usize| {
@@ -232,7 +232,7 @@ async fn backend_calls_need_the_api_key_and_issuing_never_does() {
     }
     let answer = send(raw(&service, "/token/redeem", json!({"token": unspent}).to_string())).await;
     assert_refused(&answer, Code::Unauthorized, "/token/redeem");
-    // An unreadable body and a wrong key: who may not ask is not told what is wrong with the question.
+    // A malformed body and a wrong key: an unauthorized caller learns nothing about its body.
     assert_refused(&send(raw(&service, "/token/redeem", "{")).await, Code::Unauthorized, "/token/redeem");
     for scheme in ["Bearer", "bearer"] {
         let fresh = token(&service.url).await;
@@ -241,11 +241,11 @@ async fn backend_calls_need_the_api_key_and_issuing_never_does() {
         assert_eq!(answer.said(), "200 redeemed", "{scheme}");
     }
     let answer = send(raw(&service, "/token/redeem", json!({"token": unspent}).to_string()).bearer_auth(KEY)).await;
-    assert_eq!(answer.said(), "200 redeemed", "no rejection has used it up");
+    assert_eq!(answer.said(), "200 redeemed", "no rejection has used the token");
 }
 
 #[tokio::test]
-async fn what_is_not_good_for_this_redeem_is_refused_and_not_used_up() {
+async fn invalid_redeem_is_rejected_and_uses_no_token() {
     let service = OncewardServer::start(&["--rate-burst", "10000"]);
     let long = "a".repeat(256);
     let bound = json!({"action": "POST /orders", "subject": "alice"});
@@ -302,7 +302,7 @@ async fn what_is_not_good_for_this_redeem_is_refused_and_not_used_up() {
 }
 
 #[tokio::test]
-async fn releasing_what_nobody_has_redeemed_changes_nothing() {
+async fn release_of_an_unredeemed_token_changes_nothing() {
     let service = OncewardServer::start(&[]);
     let unspent = token(&service.url).await;
     let release = |token: &str| json!({"token": token, "attempt": "one", "run_id": RUN});
@@ -310,7 +310,7 @@ async fn releasing_what_nobody_has_redeemed_changes_nothing() {
         let answer = post(&service.url, "/token/release", &release(sent)).await;
         assert_refused(&answer, code, "/token/release");
     }
-    // Nobody has it: it is as released as it can be.
+    // The token is not redeemed, so there is nothing to release.
     let answer = post(&service.url, "/token/release", &release(&unspent)).await;
     assert!([204, 409].contains(&answer.status), "{answer:?}");
     assert_unspent(&service, &json!({"token": unspent})).await;
@@ -353,7 +353,7 @@ async fn page_of_a_rejection_shows_the_request_id_of_its_header() {
 }
 
 #[tokio::test]
-async fn every_problem_leads_to_a_page_that_explains_it() {
+async fn every_problem_links_to_its_page() {
     let service = OncewardServer::start(&[]);
     for code in Code::ALL {
         let page = get(&service, &format!("/problems/{code}")).await;
@@ -361,7 +361,7 @@ async fn every_problem_leads_to_a_page_that_explains_it() {
         assert_eq!((page.status, &page.headers["content-type"]), (200, &"text/html; charset=utf-8".parse().unwrap()));
         assert!(text.contains(code.title()) && text.contains(code.as_str()), "{code}: {text}");
         assert!(text.contains(&code.status().to_string()), "{code}: {text}");
-        assert!(text.contains(r#"href="/problems""#), "{code} leads to the others: {text}");
+        assert!(text.contains(r#"href="/problems""#), "{code} links to the index: {text}");
     }
     for path in [
         "/nowhere",
@@ -383,7 +383,7 @@ async fn every_problem_leads_to_a_page_that_explains_it() {
 }
 
 #[tokio::test]
-async fn the_start_page_names_the_host_that_was_asked_for_and_no_other() {
+async fn start_page_names_only_the_requested_host() {
     let service = OncewardServer::start(&["--demo", "off", "--trusted-proxies", "127.0.0.1"]);
     let stranger = OncewardServer::start(&["--demo", "off"]);
     let page = async |service: &OncewardServer, name: &str, value: &str| {
@@ -394,12 +394,12 @@ async fn the_start_page_names_the_host_that_was_asked_for_and_no_other() {
     for (name, value) in [("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")] {
         let shown = page(&stranger, name, value).await;
         assert!(shown.contains(&format!("{own}/token")) && !shown.contains("evil"), "{name}: {shown}");
-        assert!(page(&service, name, value).await.contains("evil.example/token"), "{name}: it is trusted here");
+        assert!(page(&service, name, value).await.contains("evil.example/token"), "{name}: the proxy is trusted");
     }
     assert!(page(&service, "x-forwarded-host", "<script>").await.contains("localhost:8080/token"));
 }
 
-/// What stands behind `src="` and `href="` in a page.
+/// Returns the values of `src` and `href` in a page.
 fn references(html: &str) -> Vec<String> {
     let behind = |mark: &str| {
         html.split(mark).skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())).collect::<Vec<_>>()
@@ -408,10 +408,10 @@ fn references(html: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pages_load_nothing_from_anywhere_else() {
+async fn pages_load_nothing_from_other_hosts() {
     let (demo, plain) = (OncewardServer::start(&[]), OncewardServer::start(&["--demo", "off"]));
     let docs = get(&demo, "/docs").await;
-    assert!(String::from_utf8_lossy(&docs.body).contains("swagger-ui"), "/docs leads to /docs/");
+    assert!(String::from_utf8_lossy(&docs.body).contains("swagger-ui"), "/docs redirects to /docs/");
     for (service, page) in [(&demo, "/"), (&plain, "/"), (&demo, "/docs/")] {
         let answer = get(service, page).await;
         assert_eq!(answer.status, 200, "{page}");
@@ -440,10 +440,10 @@ async fn pages_load_nothing_from_anywhere_else() {
             if path.ends_with(".css") || path.ends_with("initializer.js") {
                 let text = String::from_utf8(asset.body.to_vec()).unwrap();
                 let loads = ["url(http", "@import", "url: \"http", "\"url\": \"http", "petstore"];
-                assert!(loads.iter().all(|load| !text.contains(load)), "{path} loads from elsewhere");
+                assert!(loads.iter().all(|load| !text.contains(load)), "{path} loads from another host");
             }
             if path.ends_with("initializer.js") {
-                // Unless told not to, the page shows a badge that another host makes of the specification's address.
+                // By default the page loads a validator badge from another host.
                 let text = String::from_utf8(asset.body.to_vec()).unwrap();
                 assert!(text.contains("\"validatorUrl\": \"none\""), "{text}");
                 assert!(text.contains("\"/openapi.json\""), "{text}");

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 /// The sizes that the README names: of any request, and of `/claim/complete`.
 fn documented() -> [usize; 2] {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/service.md")).unwrap();
     let line =
         readme.lines().find(|line| line.starts_with("- A request to the service has a body of ")).expect("a limit");
     let before = |unit: &str| -> usize {
@@ -20,7 +20,7 @@ fn documented() -> [usize; 2] {
     [before(" KiB") * 1024, before(" MiB") * 1024 * 1024]
 }
 
-/// This request, filled up to a size with what JSON does not count, once with its length told and once in chunks.
+/// Sends this request padded with whitespace to this size, once with `Content-Length` and once chunked.
 async fn sized(url: &str, path: &str, body: &Value, size: usize) -> [Answer; 2] {
     let text = body.to_string();
     let text = text.clone() + &" ".repeat(size - text.len());
@@ -69,9 +69,9 @@ async fn body_is_read_to_the_documented_byte_and_no_further() {
     }
 }
 
-/// A gateway's question has no body of its own: one that it sends along, of any size, is not read.
+/// The service does not read the body of a gateway request, so its size is not limited.
 #[tokio::test]
-async fn body_of_a_gateway_s_question_has_no_limit() {
+async fn body_of_a_gateway_request_has_no_limit() {
     let service = OncewardServer::start(&[]);
     let [_, largest] = documented();
     let request = http().post(format!("{}/forward-auth/orders", service.url)).body(vec![b'x'; largest + 1]);

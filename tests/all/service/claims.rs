@@ -1,4 +1,4 @@
-//! The claim API: any backend does something once under a caller's key, by asking the service.
+//! The claim API: a backend in any language runs a request once under its client's key.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn asked(key: &str) -> Value {
     json!({"key": key, "action": "POST /payments", "subject": "alice"})
 }
 
-/// What is asked, with more said of it.
+/// Returns the request body with more fields.
 pub(crate) fn with(mut body: Value, more: Value) -> Value {
     let more = more.as_object().expect("an object").clone();
     body.as_object_mut().expect("an object").extend(more);
@@ -31,7 +31,7 @@ pub(crate) fn body(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_default()
 }
 
-/// What was said, in a word: `run`, `replay`, or the code of a problem.
+/// Returns the outcome: `run`, `replay`, or the code of a problem.
 pub(crate) fn word(answer: &Answer) -> String {
     body(answer)["outcome"].as_str().map_or_else(|| answer.outcome.clone(), str::to_owned)
 }
@@ -40,7 +40,7 @@ pub(crate) async fn claim(url: &str, asked: &Value) -> Answer {
     post(url, "/claim", asked).await
 }
 
-/// Claims what has to be free, and gives its pass.
+/// Claims a free key and returns its pass.
 pub(crate) async fn pass(url: &str, asked: &Value) -> String {
     let answer = claim(url, asked).await;
     assert_eq!((answer.status, word(&answer).as_str()), (200, "run"), "{answer:?}");
@@ -56,7 +56,7 @@ pub(crate) fn reply() -> Value {
 }
 
 #[tokio::test]
-async fn a_first_run_is_completed_and_every_other_gets_its_reply() {
+async fn completed_claim_is_replayed_to_duplicates() {
     let redis = RedisServer::start();
     for store in ["memory:", &redis.url()] {
         let service = OncewardServer::start(&["--store", store]);
@@ -69,7 +69,7 @@ async fn a_first_run_is_completed_and_every_other_gets_its_reply() {
             ("409 in_progress", &"1".parse().unwrap())
         );
         let other = with(asked("k"), json!({"fingerprint": "20 EUR"}));
-        assert_eq!(claim(url, &other).await.said(), "422 key_reused", "said before in progress");
+        assert_eq!(claim(url, &other).await.said(), "422 key_reused", "takes precedence over in_progress");
         for _ in 0..2 {
             let completed = post(url, "/claim/complete", &json!({"pass": pass, "reply": reply()})).await;
             assert_eq!(completed.status, 204, "{completed:?}");
@@ -81,12 +81,12 @@ async fn a_first_run_is_completed_and_every_other_gets_its_reply() {
         for path in ["/claim/release", "/claim/renew"] {
             assert_eq!(say(url, path, &pass).await, "409 claim_lost");
         }
-        assert_eq!(word(&claim(url, &said).await), "replay", "a pass that is over changes nothing");
+        assert_eq!(word(&claim(url, &said).await), "replay", "a settled pass changes nothing");
     }
 }
 
 #[tokio::test]
-async fn a_caller_never_meets_another_s_key_nor_another_action_s() {
+async fn key_is_scoped_to_subject_and_action() {
     let service = OncewardServer::start(&[]);
     for more in [json!({}), json!({"subject": "bob"}), json!({"action": "POST /refunds"}), json!({"key": "other"})] {
         pass(&service.url, &with(asked("k"), more)).await;
@@ -94,7 +94,7 @@ async fn a_caller_never_meets_another_s_key_nor_another_action_s() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_thirty_two_over_two_processes_one_runs() {
+async fn one_of_32_concurrent_claims_at_two_processes_runs() {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
     for round in 0..20 {
@@ -107,7 +107,7 @@ async fn of_thirty_two_over_two_processes_one_runs() {
 }
 
 #[tokio::test]
-async fn a_pass_of_one_process_is_good_at_another_and_a_forged_one_at_none() {
+async fn pass_is_valid_at_every_process_unless_forged() {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
     let [here, there] = [&services[0].url, &services[1].url];
@@ -121,7 +121,7 @@ async fn a_pass_of_one_process_is_good_at_another_and_a_forged_one_at_none() {
             assert!(refused.problem().detail.contains("`pass`"), "{refused:?}");
         }
     }
-    assert_eq!(claim(there, &asked("k")).await.said(), "409 in_progress", "and nothing was changed");
+    assert_eq!(claim(there, &asked("k")).await.said(), "409 in_progress", "no claim was changed");
     assert_eq!(say(there, "/claim/renew", &given).await, "204 ");
     for _ in 0..2 {
         assert_eq!(say(there, "/claim/release", &given).await, "204 ");
@@ -130,29 +130,29 @@ async fn a_pass_of_one_process_is_good_at_another_and_a_forged_one_at_none() {
 }
 
 #[tokio::test]
-async fn a_claim_that_nobody_renews_is_free_after_the_lease_or_held() {
+async fn unrenewed_claim_is_freed_or_held_after_its_lease() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let url = &service.url;
     let brief = |key, at_most_once| with(asked(key), json!({"lease": "300ms", "at_most_once": at_most_once}));
-    // As if the backend had died right after it was told to run.
+    // As if the backend had crashed right after the claim.
     let (freed, held) = (pass(url, &brief("freed", false)).await, pass(url, &brief("held", true)).await);
     assert_eq!(claim(url, &brief("freed", false)).await.said(), "409 in_progress");
     let is_free = || async { word(&claim(url, &brief("freed", false)).await) == "run" };
-    until("the lease is over", Duration::from_secs(3), is_free).await;
+    until("the lease has expired", Duration::from_secs(3), is_free).await;
     for path in ["/claim/complete", "/claim/release", "/claim/renew"] {
-        assert_eq!(say(url, path, &freed).await, "409 claim_lost", "its successor has it");
+        assert_eq!(say(url, path, &freed).await, "409 claim_lost", "a later run has the key");
     }
     let is_unknown = || async { word(&claim(url, &brief("held", true)).await) == "outcome_unknown" };
-    until("nobody can tell", Duration::from_secs(3), is_unknown).await;
+    until("the outcome is unknown", Duration::from_secs(3), is_unknown).await;
     let state = async || body(&post(url, "/outcome", &asked("held")).await)["state"].clone();
     assert_eq!(state().await, "unknown");
-    // It was only slow, and says so at last.
+    // The backend was only slow, and completes late.
     assert_eq!(post(url, "/claim/complete", &json!({"pass": held, "reply": reply()})).await.status, 204);
     assert_eq!(state().await, "done");
 }
 
-/// A payment service as it is first written: it claims, works, completes, and never renews. Says what it was told, or `paid`.
+/// A naive payment service: it claims, works, completes, and never renews. Returns the outcome of its claim, or `paid`.
 async fn pay(url: &str, claimed: &Value, work: impl Future<Output = ()>, payments: &AtomicUsize) -> String {
     let told = claim(url, claimed).await;
     if word(&told) != "run" {
@@ -164,14 +164,14 @@ async fn pay(url: &str, claimed: &Value, work: impl Future<Output = ()>, payment
     "paid".to_owned()
 }
 
-/// The first payment takes longer than its lease, and is sent again meanwhile. Says what went wrong, if anything did.
+/// The first payment takes longer than its lease, and a duplicate arrives meanwhile. Returns an error if that pays twice.
 pub(crate) async fn slow_payment(store: &str, more: Value) -> Result<(), String> {
     let service = OncewardServer::start(&["--store", store]);
     let (url, payments, bank) = (&service.url, AtomicUsize::new(0), Notify::new());
     let claimed = with(with(asked("k"), json!({"lease": "300ms"})), more);
     let is_running = || async { body(&post(url, "/outcome", &asked("k")).await)["state"] == "running" };
     let repeat = async {
-        until("it is claimed", Duration::from_secs(3), is_running).await;
+        until("the key is claimed", Duration::from_secs(3), is_running).await;
         let mut told = "in_progress".to_owned();
         while told == "in_progress" {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -183,15 +183,15 @@ pub(crate) async fn slow_payment(store: &str, more: Value) -> Result<(), String>
     let (first, repeated) = tokio::join!(pay(url, &claimed, bank.notified(), &payments), repeat);
     let payments = payments.load(Ordering::SeqCst);
     if (payments, first.as_str(), repeated.as_str()) != (1, "paid", "outcome_unknown") {
-        return Err(format!("{payments} payments: the first was told {first}, its repetition {repeated}"));
+        return Err(format!("{payments} payments: the first received {first}, its duplicate {repeated}"));
     }
     let later = claim(url, &claimed).await;
     let is_replay = body(&later) == json!({"outcome": "replay", "reply": reply()});
-    if is_replay { Ok(()) } else { Err(format!("what the first said late is not on record: {later:?}")) }
+    if is_replay { Ok(()) } else { Err(format!("the late completion of the first is not stored: {later:?}")) }
 }
 
 #[tokio::test]
-async fn backend_that_is_slower_than_its_lease_and_never_renews_pays_once() {
+async fn slow_backend_without_renewals_pays_once() {
     let redis = RedisServer::start();
     for store in ["memory:", &redis.url()] {
         slow_payment(store, json!({})).await.unwrap();
@@ -199,7 +199,7 @@ async fn backend_that_is_slower_than_its_lease_and_never_renews_pays_once() {
 }
 
 #[tokio::test]
-async fn run_says_how_long_the_claim_lives_and_how_often_to_renew_it() {
+async fn run_returns_lease_and_renewal_interval() {
     let service = OncewardServer::start(&[]);
     for (more, lease, renew_every) in [
         (json!({}), "15s", "5s"),
@@ -216,7 +216,7 @@ async fn run_says_how_long_the_claim_lives_and_how_often_to_renew_it() {
 }
 
 #[tokio::test]
-async fn backend_that_renews_late_keeps_its_claim_and_may_release_it() {
+async fn late_renewal_keeps_the_claim() {
     let service = OncewardServer::start(&[]);
     let (url, brief) = (&service.url, with(asked("k"), json!({"lease": "200ms"})));
     let late = pass(url, &brief).await;
@@ -230,10 +230,10 @@ async fn backend_that_renews_late_keeps_its_claim_and_may_release_it() {
 }
 
 #[tokio::test]
-async fn a_pass_that_cannot_be_signed_leaves_no_claim_behind() {
+async fn unsignable_pass_leaves_no_claim() {
     let redis = RedisServer::start();
     let secret = Ticket::of(Kind::Secret, b"signing").name("onceward");
-    // Nobody can read it as a secret, and the rest of the store is as it should be.
+    // The stored secret is unreadable; the rest of the store works.
     redis.ask::<()>(&format!("LPUSH {secret} anything"));
     let service = OncewardServer::start(&["--store", &redis.url()]);
     for at_most_once in [false, true] {
@@ -251,12 +251,12 @@ async fn a_pass_that_cannot_be_signed_leaves_no_claim_behind() {
             json!({"at_most_once": at_most_once, "lease": "60s"}),
         );
         let runs = || async { word(&claim(&service.url, &said).await) == "run" };
-        until("it is signed", Duration::from_secs(5), runs).await;
+        until("the pass is signed", Duration::from_secs(5), runs).await;
     }
 }
 
 #[tokio::test]
-async fn a_claim_that_is_renewed_outlives_its_lease() {
+async fn renewed_claim_outlives_its_lease() {
     let service = OncewardServer::start(&[]);
     let url = &service.url;
     let brief = with(asked("k"), json!({"lease": "600ms"}));
@@ -265,11 +265,11 @@ async fn a_claim_that_is_renewed_outlives_its_lease() {
         let renewed = say(url, "/claim/renew", &given).await;
         renewed == "204 " && claim(url, &brief).await.said() == "409 in_progress"
     };
-    holds_for("it is renewed", Duration::from_millis(1500), is_renewed).await;
+    holds_for("the claim is renewed", Duration::from_millis(1500), is_renewed).await;
 }
 
 #[tokio::test]
-async fn the_same_attempt_gets_the_same_pass_at_whichever_process_it_asks() {
+async fn same_attempt_gets_the_same_pass_at_every_process() {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
     for at_most_once in [false, true] {
@@ -280,12 +280,12 @@ async fn the_same_attempt_gets_the_same_pass_at_whichever_process_it_asks() {
         let two = with(asked(&key), json!({"attempt": "two", "at_most_once": at_most_once}));
         assert_eq!(claim(&services[1].url, &two).await.said(), "409 in_progress");
         post(&services[1].url, "/claim/complete", &json!({"pass": given, "reply": reply()})).await;
-        assert_eq!(word(&claim(&services[0].url, &one).await), "replay", "a late question runs nothing again");
+        assert_eq!(word(&claim(&services[0].url, &one).await), "replay", "a late claim runs nothing again");
     }
 }
 
 #[tokio::test]
-async fn whoever_waits_gets_the_reply() {
+async fn waiting_claim_receives_the_reply() {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
     let given = pass(&services[0].url, &asked("k")).await;
@@ -304,7 +304,7 @@ async fn whoever_waits_gets_the_reply() {
 }
 
 #[tokio::test]
-async fn a_reply_that_is_too_large_leaves_a_marker_and_a_body_that_is_too_large_is_refused() {
+async fn oversized_reply_leaves_a_marker_and_oversized_body_is_rejected() {
     let service = OncewardServer::start(&[]);
     let url = &service.url;
     let given = pass(url, &asked("k")).await;
@@ -316,7 +316,7 @@ async fn a_reply_that_is_too_large_leaves_a_marker_and_a_body_that_is_too_large_
 }
 
 #[tokio::test]
-async fn an_outcome_is_told_and_nothing_is_changed_by_asking() {
+async fn outcome_lookup_changes_nothing() {
     let redis = RedisServer::start();
     for store in ["memory:", &redis.url()] {
         let service = OncewardServer::start(&["--store", store]);
@@ -330,7 +330,7 @@ async fn an_outcome_is_told_and_nothing_is_changed_by_asking() {
 
         let token = onceward_tests::client::token(url).await;
         assert_eq!(outcome(json!({ "token": token })).await, json!({"state": "issued"}));
-        assert_eq!(outcome(json!({ "token": token })).await, json!({"state": "issued"}), "asking uses nothing up");
+        assert_eq!(outcome(json!({ "token": token })).await, json!({"state": "issued"}), "a lookup uses nothing");
         assert_eq!(post(url, "/token/redeem", &json!({ "token": token })).await.status, 200);
         assert_eq!(outcome(json!({ "token": token })).await, json!({"state": "absent"}));
         let forged = post(url, "/outcome", &json!({"token": "ow1_x"})).await;
@@ -339,7 +339,7 @@ async fn an_outcome_is_told_and_nothing_is_changed_by_asking() {
 }
 
 #[tokio::test]
-async fn bad_input_is_named_and_claims_nothing() {
+async fn bad_claim_is_rejected_by_field_and_claims_nothing() {
     let service = OncewardServer::start(&[]);
     let url = &service.url;
     let claims = [
@@ -367,7 +367,7 @@ async fn bad_input_is_named_and_claims_nothing() {
         assert_eq!(refused.said(), "400 bad_request", "{wrong}");
         let named = refused.problem().detail;
         assert!(named.contains(&format!("`{field}`")), "{wrong}: {named}");
-        assert!(field == "action" || !named.starts_with("`action`"), "nothing is wrong with that one: {named}");
+        assert!(field == "action" || !named.starts_with("`action`"), "the action is valid: {named}");
     }
     for key in [String::new(), "a\nb".to_owned(), "x".repeat(256)] {
         assert_eq!(claim(url, &asked(&key)).await.said(), "400 key_malformed");
@@ -402,7 +402,7 @@ async fn bad_input_is_named_and_claims_nothing() {
 }
 
 #[tokio::test]
-async fn only_backends_that_have_the_key_may_claim_and_ask() {
+async fn claim_and_outcome_require_the_api_key() {
     let service = OncewardServer::start(&["--api-key", "a-key-of-some-length"]);
     for path in ["/claim", "/claim/complete", "/claim/release", "/claim/renew", "/outcome"] {
         let refused = post(&service.url, path, &asked("k")).await;
@@ -420,7 +420,7 @@ async fn only_backends_that_have_the_key_may_claim_and_ask() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_lets_nothing_run() {
+async fn unavailable_store_lets_no_claim_run() {
     let mut redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let given = pass(&service.url, &asked("k")).await;

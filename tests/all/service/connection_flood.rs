@@ -1,4 +1,4 @@
-//! A flood of connections: other clients and the health checks on `admin_listen` are answered all the same.
+//! A connection flood: other clients and the health checks on `admin_listen` still get responses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -16,25 +16,25 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(60);
-/// The longest time that a client beside the flood may wait for an answer. Alone it waits for milliseconds.
+/// Maximum response time for a client during the flood. Without a flood it is milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest time that it is waited for at all.
+/// Time after which a request counts as unanswered.
 const GIVE_UP: Duration = Duration::from_secs(30);
 const ATTACKER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// How many sockets the flood has: `FLOOD`, or a few.
+/// Returns the number of sockets in the flood, from `FLOOD` or a small default.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 fn sockets() -> usize {
     std::env::var("FLOOD").map_or(240, |sockets| sockets.parse().expect("FLOOD is a number"))
 }
 
-/// One end of each connection is an open file of this process.
+/// Raises the limit of open files: each connection takes one in this process.
 fn make_room(sockets: usize) {
     let mut limit = getrlimit(Resource::Nofile);
     let wanted = sockets as u64 + 512;
     limit.current = limit.current.map(|current| current.max(limit.maximum.map_or(wanted, |most| most.min(wanted))));
-    setrlimit(Resource::Nofile, limit).expect("up to its maximum, a process may raise it");
+    setrlimit(Resource::Nofile, limit).expect("a process may raise its soft limit");
     assert!(limit.current.is_none_or(|current| current >= wanted), "ulimit -Hn is too low for this test: {limit:?}");
 }
 
@@ -48,7 +48,7 @@ async fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
     socket.connect(to).await
 }
 
-/// What the sockets of a flood have seen.
+/// Counters of a flood.
 #[derive(Default)]
 struct Flood {
     answered: AtomicUsize,
@@ -56,12 +56,12 @@ struct Flood {
 }
 
 impl Flood {
-    /// Asks once, and then sends a byte of another head every so often. A connection that is closed is made again.
+    /// Sends one request, then the head of another, byte by byte. Reopens a connection that is closed.
     async fn hold(self: Arc<Self>, from: Ipv4Addr, to: SocketAddr, every: Duration) {
         loop {
             if let Ok(mut stream) = connect(from, to).await {
                 self.open.fetch_add(1, Ordering::SeqCst);
-                // Both end when the connection is closed.
+                // Both loops end when the connection is closed.
                 let _ = self.ask_and_dribble(&mut stream, every).await;
                 self.open.fetch_sub(1, Ordering::SeqCst);
             }
@@ -91,7 +91,7 @@ impl Flood {
     }
 }
 
-/// How long an answer took on a connection of its own; `None` if there was none.
+/// Returns the response time over a new connection, or `None` without a response.
 async fn ask(from: Ipv4Addr, to: SocketAddr, path: &str) -> Option<Duration> {
     let begun = Instant::now();
     let asked = async {
@@ -105,7 +105,7 @@ async fn ask(from: Ipv4Addr, to: SocketAddr, path: &str) -> Option<Duration> {
     timeout(GIVE_UP, asked).await.ok().flatten()
 }
 
-/// Response times that a client beside the flood measured.
+/// Response times of a client during the flood.
 #[derive(Debug, Default)]
 struct ClientLatencies {
     took: Vec<Duration>,
@@ -113,7 +113,7 @@ struct ClientLatencies {
 }
 
 impl ClientLatencies {
-    /// Asks again and again for this long.
+    /// Sends requests repeatedly for this long.
     async fn during(period: Duration, from: Ipv4Addr, to: SocketAddr, paths: &[&str]) -> Self {
         let (mut seen, begun) = (Self::default(), Instant::now());
         while begun.elapsed() < period {
@@ -177,7 +177,7 @@ async fn one_client_cannot_take_all_connections() {
     until("the client is served again once its connections are closed", LONG, is_served).await;
 }
 
-/// How many of `count` connections from this address are answered while all of them stay open.
+/// Returns how many of `count` open connections from this address get a response.
 async fn answered(from: Ipv4Addr, to: SocketAddr, count: usize) -> usize {
     let (mut open, mut answered) = (Vec::new(), 0);
     for _ in 0..count {
@@ -187,7 +187,7 @@ async fn answered(from: Ipv4Addr, to: SocketAddr, count: usize) -> usize {
             stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: onceward\r\n\r\n").await?;
             stream.read_exact(&mut head).await
         };
-        answered += usize::from(timeout(GIVE_UP, asked).await.expect("an answer or an end").is_ok());
+        answered += usize::from(timeout(GIVE_UP, asked).await.expect("a response or a closed connection").is_ok());
         open.push(stream);
     }
     answered
@@ -203,7 +203,7 @@ async fn trusted_proxy_may_have_more_than_half_of_the_connections() {
     assert_eq!(answered(OTHER, address_of(&off.url), 16).await, 16);
 }
 
-/// Each client has a few connections, and all of them together more than the process may have open files.
+/// Each client has few connections, but together they exceed the open files limit of the process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_few_open_files_starve_no_health_check() {
     const FILES: usize = 600;
@@ -220,7 +220,8 @@ async fn too_few_open_files_starve_no_health_check() {
         let from = Ipv4Addr::new(127, 0, 1, (number / 4 + 1) as u8);
         attack.spawn(Arc::clone(&flood).hold(from, public, Duration::from_millis(250)));
     }
-    until("the flood is there", LONG, || std::future::ready(flood.open.load(Ordering::SeqCst) == FILES)).await;
+    until("all sockets of the flood are open", LONG, || std::future::ready(flood.open.load(Ordering::SeqCst) == FILES))
+        .await;
     let health =
         ClientLatencies::during(Duration::from_secs(2), OTHER, admin, &["/healthz", "/readyz", "/metrics"]).await;
     println!("{FILES} connections, {FILES} open files; at admin_listen: {}", health.told());

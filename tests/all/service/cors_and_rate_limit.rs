@@ -1,4 +1,4 @@
-//! Who may call the service from where, and how often.
+//! CORS and the rate limit of the service.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 const KEY: &str = "the-key-of-the-backends";
 const SHOP: &str = "https://shop.example";
 const OTHER: &str = "https://other.example";
-/// A quota that does not come back while a test runs.
+/// A quota that does not refill during a test.
 const FIVE: [&str; 4] = ["--rate-limit", "1/h", "--rate-burst", "5"];
 
 fn issue(service: &OncewardServer) -> RequestBuilder {
@@ -39,7 +39,7 @@ fn list(answer: &Answer, name: &str) -> Vec<String> {
     values.map(|value| value.trim().to_lowercase()).collect()
 }
 
-/// Asserts that a page of this origin may read the answer, with every header that the contract has for it.
+/// Asserts that a page of this origin may read the response and every documented header.
 fn assert_readable(answer: &Answer, origin: &str) {
     assert_eq!(answer.headers["access-control-allow-origin"], origin, "{answer:?}");
     let exposed = list(answer, "access-control-expose-headers");
@@ -53,7 +53,7 @@ fn assert_unreadable(answer: &Answer) {
     assert!(!answer.headers.contains_key("access-control-allow-origin"), "{answer:?}");
 }
 
-/// Every line that was logged for the first so many requests and before.
+/// Returns the log after this number of requests is logged.
 async fn log_after(service: &OncewardServer, requests: usize) -> Vec<String> {
     let answered = || service.log().iter().filter(|line| line.contains("\"answered\"")).count();
     until("each request is logged", Duration::from_secs(5), || std::future::ready(answered() >= requests)).await;
@@ -64,7 +64,7 @@ fn lines<'a>(log: &'a [String], text: &str) -> Vec<&'a String> {
     log.iter().filter(|line| line.contains(text)).collect()
 }
 
-/// How many of eight tokens were issued, with a check of how the others were refused.
+/// Requests eight tokens, checks the rejections, and returns the number issued.
 async fn issued_of_eight(service: &OncewardServer, with: impl Fn(RequestBuilder) -> RequestBuilder) -> usize {
     let mut issued = 0;
     for _ in 0..8 {
@@ -86,7 +86,7 @@ fn assert_limited(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_may_ask_and_read_everything_even_refusals() {
+async fn allowed_origin_may_read_responses_and_rejections() {
     let origins = format!("{SHOP},http://localhost:3000");
     let service = OncewardServer::start(&[
         "--cors-origins",
@@ -128,7 +128,7 @@ async fn a_page_of_an_allowed_origin_may_ask_and_read_everything_even_refusals()
 }
 
 #[tokio::test]
-async fn a_refused_origin_is_logged_once_with_the_line_that_would_allow_it() {
+async fn rejected_origin_is_logged_once_with_the_fix() {
     let service = OncewardServer::start(&["--cors-origins", SHOP]);
     for _ in 0..3 {
         assert_unreadable(&preflight(&service, "/token", OTHER, "content-type").await);
@@ -142,10 +142,10 @@ async fn a_refused_origin_is_logged_once_with_the_line_that_would_allow_it() {
     for own in [SHOP, &service.url] {
         send(from(own, issue(&service))).await;
     }
-    // Saying that a page is our own does not make it so.
+    // A client cannot claim that a page belongs to the service.
     let claimed = issue(&service).header("x-forwarded-host", "own.example").header("forwarded", "host=own.example");
     assert_unreadable(&send(from("https://own.example", claimed)).await);
-    // No line could allow these.
+    // No setting could allow these.
     for strange in ["null", "capacitor://localhost"] {
         assert_unreadable(&send(from(strange, issue(&service))).await);
     }
@@ -162,9 +162,9 @@ async fn a_refused_origin_is_logged_once_with_the_line_that_would_allow_it() {
         assert_eq!(lines(&log, &format!("pages of {origin} ")).len(), 1, "{origin}");
     }
     assert!(lines(&log, &format!("pages of {SHOP} ")).is_empty());
-    assert!(lines(&log, &format!("pages of {} ", service.url)).is_empty(), "its own pages need no leave");
+    assert!(lines(&log, &format!("pages of {} ", service.url)).is_empty(), "pages of the service need no CORS");
 
-    // The line does what it says.
+    // The suggested setting works.
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), setting).unwrap();
     let allowing = OncewardServer::start(&["--config", file.path().to_str().unwrap()]);
@@ -174,7 +174,7 @@ async fn a_refused_origin_is_logged_once_with_the_line_that_would_allow_it() {
 }
 
 #[tokio::test]
-async fn a_refused_preflight_is_a_problem_that_says_what_is_allowed() {
+async fn rejected_preflight_is_a_problem_naming_allowed_values() {
     let service = OncewardServer::start(&["--cors-origins", SHOP]);
     let asked = [
         (OTHER, "POST", "content-type", "with `cors_origins`"),
@@ -202,7 +202,7 @@ async fn a_refused_preflight_is_a_problem_that_says_what_is_allowed() {
 }
 
 #[tokio::test]
-async fn with_no_origins_set_no_page_of_another_origin_may_read_anything() {
+async fn no_foreign_origin_may_read_by_default() {
     let service = OncewardServer::start(&[]);
     for origin in [SHOP, "null", "http://localhost:3000"] {
         let answer = preflight(&service, "/token", origin, "content-type").await;
@@ -217,7 +217,7 @@ async fn with_no_origins_set_no_page_of_another_origin_may_read_anything() {
 }
 
 #[tokio::test]
-async fn a_client_gets_as_many_tokens_as_its_quota_has_and_is_told_when_to_come_back() {
+async fn client_gets_its_quota_and_then_retry_after() {
     let service = OncewardServer::start(&FIVE);
     for left in (0..5).rev() {
         let answer = send(issue(&service)).await;
@@ -236,7 +236,7 @@ async fn a_client_gets_as_many_tokens_as_its_quota_has_and_is_told_when_to_come_
 }
 
 #[tokio::test]
-async fn redeeming_is_not_limited_and_what_is_refused_costs_nothing() {
+async fn redeems_and_rejections_use_no_quota() {
     let service = OncewardServer::start(&FIVE);
     for _ in 0..10 {
         let refused = post(&service.url, "/token", &json!({"ttl": "x"})).await;
@@ -257,22 +257,22 @@ async fn redeeming_is_not_limited_and_what_is_refused_costs_nothing() {
 }
 
 #[tokio::test]
-async fn callers_with_the_api_key_have_no_quota() {
+async fn api_key_has_no_quota() {
     let service = OncewardServer::start(&[&FIVE[..], &["--rate-limit-total", "5/h", "--api-key", KEY]].concat());
     for _ in 0..2 {
         assert_eq!(issued_of_eight(&service, |request| request.bearer_auth(KEY)).await, 8);
     }
-    assert_eq!(issued_of_eight(&service, |request| request.bearer_auth("wrong")).await, 5, "nothing was used of it");
+    assert_eq!(issued_of_eight(&service, |request| request.bearer_auth("wrong")).await, 5, "no quota was used");
     assert_eq!(issued_of_eight(&service, |request| request).await, 0);
     assert_eq!(issued_of_eight(&service, |request| request.bearer_auth(KEY)).await, 8);
 }
 
 #[tokio::test]
-async fn the_quota_can_be_switched_off_and_there_is_one_for_all() {
+async fn quota_can_be_disabled_or_shared_by_all_clients() {
     let off = OncewardServer::start(&["--rate-limit", "off", "--rate-burst", "1"]);
     assert_eq!(issued_of_eight(&off, |request| request).await, 8);
     let answer = send(issue(&off)).await;
-    assert!(!answer.headers.contains_key("ratelimit"), "there is no quota to tell of: {answer:?}");
+    assert!(!answer.headers.contains_key("ratelimit"), "no quota headers without a quota: {answer:?}");
 
     let total = OncewardServer::start(&["--rate-limit", "off", "--rate-limit-total", "5/h"]);
     assert_eq!(issued_of_eight(&total, |request| request).await, 5);
@@ -284,10 +284,10 @@ async fn the_quota_can_be_switched_off_and_there_is_one_for_all() {
 }
 
 #[tokio::test]
-async fn a_batch_counts_each_of_its_tokens() {
+async fn batch_uses_quota_for_each_token() {
     let service = OncewardServer::start(&FIVE);
     let never = post(&service.url, "/tokens", &json!({ "count": 6 })).await;
-    assert_eq!(never.said(), "400 bad_request", "waiting would not help");
+    assert_eq!(never.said(), "400 bad_request", "a retry could never succeed");
     assert!(never.problem().detail.contains("`count`"));
     for (count, status) in [(3, 201), (3, 429), (2, 201), (1, 429)] {
         let answer = post(&service.url, "/tokens", &json!({ "count": count })).await;
@@ -301,7 +301,7 @@ async fn a_batch_counts_each_of_its_tokens() {
 }
 
 #[tokio::test]
-async fn whom_a_stranger_speaks_for_is_not_believed_and_warned_about_once() {
+async fn untrusted_forwarded_header_is_ignored_with_one_warning() {
     for (name, before) in [("x-forwarded-for", ""), ("forwarded", "for=")] {
         let service = OncewardServer::start(&FIVE);
         let mut issued = 0;
@@ -319,13 +319,13 @@ async fn whom_a_stranger_speaks_for_is_not_believed_and_warned_about_once() {
 }
 
 #[tokio::test]
-async fn behind_a_trusted_proxy_each_client_has_a_quota_of_its_own() {
+async fn each_client_behind_a_trusted_proxy_has_its_quota() {
     let service = OncewardServer::start(&[&FIVE[..], &["--trusted-proxies", "127.0.0.1,192.0.2.0/24"]].concat());
     for (forwarded, issued) in [
         ("10.0.0.1", 5),
         ("10.0.0.2", 5),
         ("10.0.0.1", 0),
-        // What the client itself has written before its own address changes nothing, nor do proxies of ours behind it.
+        // Neither addresses that the client prepends nor further trusted proxies change the result.
         ("10.9.9.9, 10.0.0.1", 0),
         ("10.0.0.1, 192.0.2.7", 0),
         ("10.0.0.3,192.0.2.7", 5),
@@ -335,7 +335,7 @@ async fn behind_a_trusted_proxy_each_client_has_a_quota_of_its_own() {
         ("2001:db8:0:0:ffff::1", 0),
         ("2001:db8:0:1::1", 5),
         ("::ffff:10.0.0.1", 0),
-        // No address at all counts as the proxy itself.
+        // Without a valid address the request counts for the proxy.
         ("unknown", 5),
         ("", 0),
     ] {
@@ -347,14 +347,14 @@ async fn behind_a_trusted_proxy_each_client_has_a_quota_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_trusted_proxy_may_also_say_it_as_the_standard_has_it() {
+async fn trusted_proxy_may_send_the_forwarded_header() {
     let service = OncewardServer::start(&[&FIVE[..], &["--trusted-proxies", "127.0.0.1,192.0.2.0/24"]].concat());
     for (forwarded, issued) in [
         ("for=10.0.0.1", 5),
         ("for=10.9.9.9, For=\"10.0.0.1:4711\";proto=https, for=192.0.2.7", 0),
         ("for=\"[2001:db8::1]:80\"", 5),
         ("for=\"[2001:db8::2]\"", 0),
-        // Without an address it counts as the proxy itself.
+        // Without a valid address the request counts for the proxy.
         ("for=10.0.0.2, for=unknown", 5),
         ("for=_hidden", 0),
         ("for=\"10.0.0.3", 0),
@@ -364,5 +364,5 @@ async fn a_trusted_proxy_may_also_say_it_as_the_standard_has_it() {
     }
     let both =
         |request: RequestBuilder| request.header("forwarded", "for=10.0.0.4").header("x-forwarded-for", "10.0.0.1");
-    assert_eq!(issued_of_eight(&service, both).await, 0, "X-Forwarded-For goes first");
+    assert_eq!(issued_of_eight(&service, both).await, 0, "X-Forwarded-For takes precedence");
 }

@@ -1,4 +1,4 @@
-//! The files in `deploy` for containers, systemd and Kubernetes: what can run here is run, with the settings that stand in them.
+//! The files in `deploy` for containers, systemd and Kubernetes: the service is started with their settings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn documents(name: &str) -> Vec<Value> {
     serde_yaml_ng::Deserializer::from_str(&file(name)).map(|document| Value::deserialize(document).unwrap()).collect()
 }
 
-/// What stands under this path of names and numbers.
+/// Returns the value at this path of names and indexes.
 fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     path.split('/').fold(value, |value, name| match name.parse::<usize>() {
         Ok(number) => &value[number],
@@ -31,18 +31,18 @@ fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     })
 }
 
-/// How many seconds a setting's default is.
+/// Returns the default of a setting in seconds.
 fn seconds(setting: &str) -> u64 {
     let (_, setting) = names().find(|(name, _)| name == setting).unwrap();
     onceward_api::duration::parse(setting.default.unwrap()).unwrap().as_secs()
 }
 
-/// Starts the service with these settings, which all have to be known, on another port and on a store that is here, with what
-/// stands for secrets in files that hold some. It has to say that it is ready, and to end when it is told to.
+/// Starts the service with these settings, which must all be known, on another port, a local store and secrets in files. Asserts that
+/// it becomes ready and shuts down on SIGTERM.
 async fn runs_with(mut settings: Settings, store: &str) {
     let known: Vec<_> = names().map(|(name, _)| format!("ONCEWARD_{}", name.to_uppercase())).collect();
     for name in settings.keys() {
-        assert!(known.contains(name), "{name} is a setting");
+        assert!(known.contains(name), "{name} is not a setting");
     }
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in [("STORE", store), ("API_KEY", "a-key-for-this-run")] {
@@ -74,7 +74,7 @@ async fn runs_with(mut settings: Settings, store: &str) {
         for path in ["/healthz", "/readyz", "/metrics"] {
             assert_eq!(send(http().get(format!("http://{admin}{path}"))).await.status, 200, "{path}");
         }
-        assert_eq!(send(http().get(format!("{}/metrics", service.url))).await.status, 404, "it is nowhere else");
+        assert_eq!(send(http().get(format!("{}/metrics", service.url))).await.status, 404, "only on admin_listen");
     }
     let redeem = http().post(format!("{}/token/redeem", service.url)).header("content-type", "application/json");
     let answer = send(redeem.body(r#"{"token":"x"}"#)).await;
@@ -82,7 +82,7 @@ async fn runs_with(mut settings: Settings, store: &str) {
 }
 
 #[tokio::test]
-async fn the_image_starts_with_a_key_and_only_with_one_and_finds_itself_healthy() {
+async fn image_starts_only_with_a_key_and_is_healthy() {
     let image = file("Dockerfile");
     let line = image.lines().find_map(|line| line.strip_prefix("ENV ")).unwrap();
     let settings: Settings = line
@@ -96,15 +96,12 @@ async fn the_image_starts_with_a_key_and_only_with_one_and_finds_itself_healthy(
     let mut with_key = settings;
     with_key.insert("ONCEWARD_API_KEY".into(), String::new());
     runs_with(with_key, "memory:").await;
-    assert!(image.contains(r#"CMD ["/usr/local/bin/onceward", "healthcheck"]"#), "which was asked above");
-    assert!(
-        image.contains("\nUSER 65532\n") && image.contains("FROM rust:1.95"),
-        "the toolchain is that of the workspace"
-    );
+    assert!(image.contains(r#"CMD ["/usr/local/bin/onceward", "healthcheck"]"#), "it was called above");
+    assert!(image.contains("\nUSER 65532\n") && image.contains("FROM rust:1.95"), "toolchain of the workspace");
 }
 
 #[tokio::test]
-async fn the_composed_redis_keeps_everything_and_evicts_nothing() {
+async fn compose_redis_persists_everything_and_evicts_nothing() {
     let compose = &documents("compose.yaml")[0];
     let words: Vec<_> = at(compose, "services/redis/command")
         .as_sequence()
@@ -121,20 +118,21 @@ async fn the_composed_redis_keeps_everything_and_evicts_nothing() {
     let settings: Settings = serde_yaml_ng::from_value(at(service, "environment").clone()).unwrap();
     runs_with(settings, &redis.url()).await;
     assert_eq!(at(service, "read_only"), &Value::from(true));
-    // The key is put beside the sources: it belongs neither into an image nor into the history.
+    // The key file is beside the sources, and must be in neither the image nor the history.
     let key = at(compose, "secrets/api_key/file").as_str().unwrap().trim_start_matches("../");
     for list in ["../.dockerignore", "../.gitignore"] {
-        assert!(file(list).lines().any(|line| line.trim_start_matches('/') == key), "{key} is in {list}");
+        assert!(file(list).lines().any(|line| line.trim_start_matches('/') == key), "{key} is not in {list}");
     }
     assert!(at(service, "stop_grace_period").as_str().unwrap() == "45s" && seconds("drain_limit") < 45);
 }
 
 /// Compose mounts the file of a secret with its mode, and the user of the container is not its owner.
 #[test]
-fn composed_key_file_is_readable_for_the_user_of_the_container() {
+fn compose_key_file_is_readable_in_the_container() {
     use std::os::unix::fs::PermissionsExt as _;
     let compose = file("compose.yaml");
-    let line = compose.lines().find_map(|line| line.strip_prefix("#   openssl")).expect("a command that makes the key");
+    let line =
+        compose.lines().find_map(|line| line.strip_prefix("#   openssl")).expect("a command that creates the key");
     let folder = tempfile::tempdir().unwrap();
     for umask in ["077", "022"] {
         let script = format!("umask {umask} && openssl{line}");
@@ -148,7 +146,7 @@ fn composed_key_file_is_readable_for_the_user_of_the_container() {
 }
 
 #[tokio::test]
-async fn the_pods_start_are_probed_where_they_answer_and_may_do_nothing_else() {
+async fn kubernetes_pods_start_with_working_probes_and_least_privilege() {
     let redis = RedisServer::start();
     let manifest = documents("kubernetes.yaml");
     let kinds: Vec<_> = manifest.iter().map(|document| document["kind"].as_str().unwrap()).collect();
@@ -164,7 +162,7 @@ async fn the_pods_start_are_probed_where_they_answer_and_may_do_nothing_else() {
     for secret in ["STORE", "API_KEY"] {
         let name =
             Path::new(&settings[&format!("ONCEWARD_{secret}_FILE")]).file_name().unwrap().to_str().unwrap().to_owned();
-        assert!(manifest[0]["stringData"][&name].is_string(), "{name} is in the Secret");
+        assert!(manifest[0]["stringData"][&name].is_string(), "{name} is not in the Secret");
     }
     let last_call = onceward_api::duration::parse(&settings["ONCEWARD_LAST_CALL"]).unwrap().as_secs();
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > seconds("drain_limit") + last_call);
@@ -175,10 +173,10 @@ async fn the_pods_start_are_probed_where_they_answer_and_may_do_nothing_else() {
         assert_eq!(at(container, &format!("{probe}/httpGet/path")), path, "{probe}");
         assert_eq!(at(container, &format!("{probe}/httpGet/port")), at(container, "ports/1/name"), "{probe}");
     }
-    // The port of the probes is that of the setting. The policy lets every pod ask, and not every pod read the numbers.
+    // The probes use the port of the setting. The policy lets every pod call the service, but not every pod read the metrics.
     for (number, port) in [("0", "LISTEN"), ("1", "ADMIN_LISTEN")] {
         let set = listens[port].rsplit_once(':').unwrap();
-        assert_eq!(set.0, "0.0.0.0", "it is reached from the node");
+        assert_eq!(set.0, "0.0.0.0", "the node can reach it");
         assert_eq!(at(container, &format!("ports/{number}/containerPort")).as_u64(), set.1.parse().ok(), "{port}");
     }
     let ingress = at(&manifest[3], "spec/ingress");
@@ -186,7 +184,7 @@ async fn the_pods_start_are_probed_where_they_answer_and_may_do_nothing_else() {
     assert_eq!(at(ingress, "1/ports/0/port"), at(container, "ports/1/name"));
     assert!(at(ingress, "1/from/0/namespaceSelector/matchLabels").is_mapping());
     assert_eq!(at(&manifest[2], "spec/ports/0/targetPort"), at(container, "ports/0/name"));
-    assert_eq!(at(&manifest[2], "spec/ports").as_sequence().unwrap().len(), 1, "the Service leads to no numbers");
+    assert_eq!(at(&manifest[2], "spec/ports").as_sequence().unwrap().len(), 1, "the Service exposes no metrics");
     assert_eq!(pod["enableServiceLinks"], Value::from(false));
     assert_eq!(at(container, "securityContext/allowPrivilegeEscalation"), &Value::from(false));
     assert_eq!(at(container, "securityContext/readOnlyRootFilesystem"), &Value::from(true));
@@ -202,9 +200,9 @@ async fn the_pods_start_are_probed_where_they_answer_and_may_do_nothing_else() {
     }
 }
 
-/// What systemd itself says of the unit, with the program where the unit looks for it.
+/// Runs `systemd-analyze verify` on the unit, with the program at the path that the unit names.
 #[tokio::test]
-async fn the_unit_is_one_that_systemd_takes_and_its_settings_start_the_service() {
+async fn systemd_unit_is_valid_and_starts_the_service() {
     let unit = file("onceward.service");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("onceward.service");
@@ -228,10 +226,10 @@ async fn the_unit_is_one_that_systemd_takes_and_its_settings_start_the_service()
     assert!(Duration::from_secs(stop.parse().unwrap()) > Duration::from_secs(seconds("drain_limit")));
 }
 
-/// systemd does not restart after 2: the next start would fail in the same way. A store that is away may be there at the next start.
+/// systemd does not restart after exit status 2, since the next start would fail too. An unavailable store may be back by then.
 #[test]
-fn wrong_setting_exits_with_2_and_a_store_that_is_away_with_1() {
-    let nobody = format!("redis://127.0.0.1:{}", free_port());
+fn wrong_setting_exits_with_2_and_unavailable_store_with_1() {
+    let absent = format!("redis://127.0.0.1:{}", free_port());
     let settings = [
         ("ONCEWARD_STORE", "nonsense"),
         ("ONCEWARD_TOKEN_TTL", "soon"),
@@ -242,6 +240,6 @@ fn wrong_setting_exits_with_2_and_a_store_that_is_away_with_1() {
         let ended = command(&[]).envs([set]).output().unwrap();
         assert_eq!(ended.status.code(), Some(2), "{set:?}: {}", String::from_utf8_lossy(&ended.stderr));
     }
-    let away = command(&["--listen", "127.0.0.1:0", "--wait-for", "10ms", "--store", &nobody]).output().unwrap();
+    let away = command(&["--listen", "127.0.0.1:0", "--wait-for", "10ms", "--store", &absent]).output().unwrap();
     assert_eq!(away.status.code(), Some(1), "{}", String::from_utf8_lossy(&away.stderr));
 }

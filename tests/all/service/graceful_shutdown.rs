@@ -1,4 +1,4 @@
-//! A service that is told to stop while callers still come.
+//! Graceful shutdown while clients still connect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 const LONG: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn while_its_last_requests_are_answered_nobody_is_let_in_whom_nobody_would_answer() {
+async fn shutdown_refuses_new_connections_while_requests_are_in_flight() {
     let redis = RedisServer::start();
     let patient = ["--store", &redis.url(), "--store-timeout", "8s", "--last-call", "500ms"];
     let mut service = OncewardServer::start(&patient);
@@ -26,8 +26,8 @@ async fn while_its_last_requests_are_answered_nobody_is_let_in_whom_nobody_would
     let mut last = TcpStream::connect(&address).await.unwrap();
     last.write_all(b"POST /token HTTP/1.1\r\nhost: onceward\r\nconnection: close\r\n\r\n").await.unwrap();
     service.terminate();
-    until("others are refused", LONG, || async { TcpStream::connect(&address).await.is_err() }).await;
-    assert_eq!(service.ended(), None, "the last request is still waiting");
+    until("new connections are refused", LONG, || async { TcpStream::connect(&address).await.is_err() }).await;
+    assert_eq!(service.ended(), None, "the last request is still in flight");
     redis.thaw();
     let mut answer = String::new();
     last.read_to_string(&mut answer).await.unwrap();
@@ -40,14 +40,14 @@ fn request(path: &str, body: &str) -> String {
     format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Whether this is an answer from its first line to the end of its body.
+/// True if this is a complete response, including its body.
 fn is_whole(answer: &str) -> bool {
     let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
     head.starts_with("HTTP/1.1 ") && length == Some(body.len())
 }
 
-/// Sends one request on this connection, and reads all there is to read.
+/// Sends one request on this connection and reads until it is closed.
 async fn ask(mut stream: TcpStream, request: &str) -> Result<(), String> {
     let mut answer = String::new();
     let read = match stream.write_all(request.as_bytes()).await {
@@ -57,10 +57,10 @@ async fn ask(mut stream: TcpStream, request: &str) -> Result<(), String> {
     if is_whole(&answer) { Ok(()) } else { Err(format!("{read:?} after {answer:?}")) }
 }
 
-/// Sends requests, each on a connection of its own, until it is let in no more. Gives those that were not answered.
+/// Sends requests, each on a new connection, until connections are refused. Returns the errors of requests without a response.
 async fn keep_coming(address: String, request: String, answered: Arc<AtomicUsize>) -> Vec<String> {
     let mut lost = Vec::new();
-    // The system lets one in at once, or not at all.
+    // The kernel accepts or refuses a local connection at once.
     while let Ok(Ok(stream)) = timeout(Duration::from_millis(300), TcpStream::connect(&address)).await {
         match ask(stream, &request).await {
             Ok(()) => drop(answered.fetch_add(1, Ordering::SeqCst)),
@@ -70,7 +70,7 @@ async fn keep_coming(address: String, request: String, answered: Arc<AtomicUsize
     lost
 }
 
-/// Tells a service to stop that has answered this many. Gives the requests that were not answered, of how many.
+/// Sends SIGTERM after this many responses. Returns the errors of unanswered requests and the number of responses.
 async fn stop(store: String, after: usize) -> (Vec<String>, usize) {
     let arguments = ["--store", &store, "--rate-limit", "off", "--rate-limit-total", "off", "--last-call", "50ms"];
     let mut service = tokio::task::block_in_place(|| OncewardServer::start(&arguments));
@@ -82,24 +82,24 @@ async fn stop(store: String, after: usize) -> (Vec<String>, usize) {
         clients.spawn(keep_coming(address, request.clone(), Arc::clone(&answered)));
     }
     let count = || answered.load(Ordering::SeqCst);
-    until("there is load", LONG, || std::future::ready(count() >= after)).await;
+    until("the service is under load", LONG, || std::future::ready(count() >= after)).await;
     service.terminate();
     let lost = clients.join_all().await.concat();
     until("it ends", LONG, || std::future::ready(service.ended() == Some(0))).await;
     (lost, count())
 }
 
-/// How often a service is stopped.
+/// Number of shutdowns.
 pub(crate) const STOPS: usize = 50;
 
-/// The stops in groups that are made at the same time: each with the number of requests after which it comes.
+/// Groups of concurrent shutdowns, each with the number of requests after which it happens.
 pub(crate) fn rounds() -> Vec<Vec<usize>> {
     let all: Vec<usize> = (0..STOPS).collect();
     all.chunks(4).map(|round| round.iter().map(|number| 8 + 10 * (number % 20)).collect()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn told_to_stop_it_answers_everyone_whom_it_has_let_in_fifty_times() {
+async fn fifty_shutdowns_answer_every_accepted_connection() {
     let redis = RedisServer::start();
     let (mut lost, mut answered) = (Vec::new(), 0);
     for round in rounds() {
@@ -113,5 +113,5 @@ async fn told_to_stop_it_answers_everyone_whom_it_has_let_in_fifty_times() {
         }
     }
     assert!(lost.is_empty(), "{} of {}: {lost:#?}", lost.len(), lost.len() + answered);
-    println!("{answered} requests, each on a connection of its own, and {STOPS} stops: all answered");
+    println!("{answered} requests, each on a new connection, and {STOPS} shutdowns: all answered");
 }

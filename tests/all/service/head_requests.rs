@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What GET answers beside what the specification names.
+/// Paths with GET that the specification does not list.
 const PAGES: [&str; 14] = [
     "/",
     "/docs",
@@ -30,7 +30,7 @@ const PAGES: [&str; 14] = [
 ];
 const SHOWN: [&str; 3] = ["/dashboard", "/dashboard/dashboard.js", "/dashboard/nothing.js"];
 
-/// The headers that GET and HEAD have in common: these differ from one answer to the next.
+/// Returns the headers that GET and HEAD must share, without those that change with each response.
 fn lasting(answer: &Answer) -> BTreeMap<String, Vec<u8>> {
     let headers =
         answer.headers.iter().filter(|(name, _)| !["date", "x-request-id", "set-cookie"].contains(&name.as_str()));
@@ -44,7 +44,7 @@ async fn assert_alike(url: &str, path: &str) {
     assert!(head.body.is_empty() && !get.body.is_empty() || get.status / 100 == 3, "{path}: {head:?}");
     let [mut wanted, mut told] = [lasting(&get), lasting(&head)];
     if path == "/metrics" {
-        // A number may have grown by a digit.
+        // A counter may have gained a digit.
         assert!(wanted.remove("content-length").is_some() == told.remove("content-length").is_some(), "{path}");
     }
     assert_eq!(told, wanted, "{path}");
@@ -70,7 +70,7 @@ async fn head_is_answered_as_get_without_a_body_at_every_path() {
 }
 
 #[tokio::test]
-async fn head_is_refused_where_only_post_works_and_allowed_where_get_does() {
+async fn head_is_rejected_on_post_only_paths() {
     let service = OncewardServer::start(&[]);
     for path in ["/token", "/tokens", "/token/redeem", "/token/release", "/claim", "/claim/complete", "/outcome"] {
         let head = raw_http::request("HEAD", &service.url, path, &[], "").await;
@@ -94,7 +94,7 @@ async fn head_is_refused_where_only_post_works_and_allowed_where_get_does() {
 }
 
 #[tokio::test]
-async fn gateway_may_ask_with_head_and_about_head() {
+async fn gateway_may_send_head_and_forward_head() {
     let service = OncewardServer::start(&[]);
     let good = token(&service.url).await;
     let ask = || http().request(Method::HEAD, format!("{}/forward-auth", service.url)).header(header::TOKEN, &good);
@@ -107,7 +107,7 @@ async fn gateway_may_ask_with_head_and_about_head() {
     assert_eq!(send(about_post()).await.said(), "409 token_used");
 }
 
-/// The server reads ahead, and sends no body after a HEAD all the same.
+/// The server reads ahead (pipelining), and still sends no body for HEAD.
 #[tokio::test]
 async fn head_before_another_request_on_one_connection_has_no_body() {
     let service = OncewardServer::start(&[]);
@@ -116,7 +116,7 @@ async fn head_before_another_request_on_one_connection_has_no_body() {
         |method: &str, close: &str| format!("{method} /problems/token_used HTTP/1.1\r\nhost: a\r\n{close}\r\n");
     stream.write_all((request("HEAD", "") + &request("GET", "connection: close\r\n")).as_bytes()).await.unwrap();
     let mut answers = Vec::new();
-    // It may close the connection after the first.
+    // The server may close the connection after the first response.
     let _ = stream.read_to_end(&mut answers).await;
     let answers = String::from_utf8(answers).unwrap();
     let (head, rest) = answers.split_once("\r\n\r\n").expect("a head");

@@ -1,4 +1,4 @@
-//! What an operator reads in the log of the service: shutdown, outages of the store, requests, events, and callers without the key.
+//! Log lines for the operator: shutdown, store outages, requests, events, and callers without the API key.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use tokio::time::Instant;
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// Starts the service with nothing but these arguments, beside an address of its own.
+/// Starts the service with only these arguments and a free port.
 fn start(arguments: &[&str]) -> OncewardServer {
     OncewardServer::spawn(command(&[&["--listen", "127.0.0.1:0"], arguments].concat()))
 }
 
-/// Waits until this is in the log, and gives the lines.
+/// Waits until this message is in the log and returns its lines.
 async fn logged(service: &OncewardServer, message: &str) -> Vec<Value> {
     until(message, LONG, || std::future::ready(!service.lines(message).is_empty())).await;
     service.lines(message)
 }
 
-/// The paths of the responses in the log.
+/// Returns the paths of the logged responses.
 fn answered(service: &OncewardServer) -> Vec<String> {
     let paths = service.lines("answered").into_iter().map(|line| line["path"].as_str().unwrap().to_owned());
     paths.collect()
@@ -56,7 +56,7 @@ async fn graceful_shutdown_logs_signal_drain_and_end() {
 }
 
 #[tokio::test]
-async fn second_signal_is_warned_of() {
+async fn second_signal_logs_a_warning() {
     let mut service = start(&["--last-call", "1h"]);
     service.terminate();
     logged(&service, "graceful shutdown started").await;
@@ -67,9 +67,9 @@ async fn second_signal_is_warned_of() {
     assert!(service.lines("drain started").is_empty(), "{:#?}", service.log());
 }
 
-/// A stream of requests runs while Redis is killed and started again: the log has few lines about it, and counts the rest.
+/// Redis is killed and restarted under load: the log has few lines about it and counts the other failures.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outage_of_redis_is_one_warning_and_one_line_at_its_end() {
+async fn redis_outage_logs_one_warning_and_one_recovery() {
     let mut redis = RedisServer::start();
     let service = start(&["--store", &redis.url()]);
     let ask = async || {
@@ -90,7 +90,7 @@ async fn outage_of_redis_is_one_warning_and_one_line_at_its_end() {
         ask().await;
         !service.lines("the store answers again").is_empty()
     };
-    until("it is back", LONG, is_back).await;
+    until("the store is back", LONG, is_back).await;
     let back = service.lines("the store answers again");
     assert_eq!((back.len(), &back[0]["level"]), (1, &"INFO".into()));
     let (away_ms, counted) = (back[0]["away_ms"].as_u64().unwrap(), back[0]["failed_requests"].as_u64().unwrap());
@@ -100,7 +100,7 @@ async fn outage_of_redis_is_one_warning_and_one_line_at_its_end() {
 }
 
 #[tokio::test]
-async fn full_redis_is_warned_of_once_and_is_not_away() {
+async fn full_redis_logs_one_warning_and_no_outage() {
     let redis = RedisServer::start_with(&["--maxmemory-policy", "noeviction"]);
     let service = start(&["--store", &redis.url()]);
     assert_eq!(post(&service.url, "/token", &json!({})).await.status, 201);
@@ -114,7 +114,7 @@ async fn full_redis_is_warned_of_once_and_is_not_away() {
     assert!(service.lines("answers again").is_empty());
 }
 
-/// A request that is answered, one that is rejected, and one for which there is no page.
+/// Sends requests that succeed, one that is rejected, and one to an unknown path.
 async fn ask_well_and_badly(service: &OncewardServer) {
     let url = &service.url;
     let spent = token(url).await;
@@ -126,7 +126,7 @@ async fn ask_well_and_badly(service: &OncewardServer) {
 }
 
 #[tokio::test]
-async fn errors_alone_are_logged_where_no_one_watches_with_code_and_policy() {
+async fn only_errors_are_logged_without_a_terminal() {
     for arguments in [&[][..], &["--request-log", "auto"], &["--request-log", "errors"]] {
         let service = start(arguments);
         ask_well_and_badly(&service).await;
@@ -144,7 +144,7 @@ async fn errors_alone_are_logged_where_no_one_watches_with_code_and_policy() {
 async fn request_log_has_every_response_or_none() {
     let all = start(&["--request-log", "all"]);
     ask_well_and_badly(&all).await;
-    until("the last is logged", LONG, || std::future::ready(answered(&all).len() == 6)).await;
+    until("the last response is logged", LONG, || std::future::ready(answered(&all).len() == 6)).await;
     let issued = &all.lines("answered")[0];
     assert_eq!(
         (&issued["path"], &issued["policy"], &issued["code"]),
@@ -154,14 +154,14 @@ async fn request_log_has_every_response_or_none() {
     for _ in 0..3 {
         assert_eq!(get(&quiet.url, "/nowhere").await.status, 404);
     }
-    // A line that follows them is there, so they are not on their way.
+    // A later line is logged, so earlier ones are not merely delayed.
     assert_eq!(post(&quiet.url, "/claim", &json!({})).await.status, 401);
     logged(&quiet, "without the API key").await;
     assert_eq!(answered(&quiet), [""; 0]);
 }
 
 #[tokio::test]
-async fn audit_finds_an_unended_run_in_the_log_of_a_service_that_logs_errors_only() {
+async fn audit_finds_abandoned_run_in_an_errors_only_log() {
     let redis = RedisServer::start();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("onceward.log");
@@ -175,13 +175,13 @@ async fn audit_finds_an_unended_run_in_the_log_of_a_service_that_logs_errors_onl
     until("the event is logged", LONG, || std::future::ready(read().contains("\"claimed\""))).await;
     let written = read();
     let lines: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines.iter().all(|line| line["event"].is_string()), "nothing but events: {written}");
+    assert!(lines.iter().all(|line| line["event"].is_string()), "only events: {written}");
     let (code, text) = said(&run_with(&["audit", "--wait", "--store", &redis.url()], &written));
     assert!(code == 1 && text.contains("1 claim(s) whose owner is gone") && text.contains("  pay\n"), "{text}");
 }
 
 #[tokio::test]
-async fn caller_without_the_key_is_warned_of_once_in_ten_seconds() {
+async fn missing_api_key_logs_one_warning_per_ten_seconds() {
     let service = start(&["--api-key", "a-key-of-the-backends"]);
     for _ in 0..20 {
         let wrong = http().post(format!("{}/token/redeem", service.url)).bearer_auth("canary-wrong");
@@ -194,7 +194,7 @@ async fn caller_without_the_key_is_warned_of_once_in_ten_seconds() {
     assert_eq!((&line["key"], &line["path"]), (&"wrong".into(), &"/token/redeem".into()));
     assert_eq!((&line["peer"], &line["suppressed"]), (&"127.0.0.1".into(), &0.into()));
     assert!(!service.log().concat().contains("canary"), "{:#?}", service.log());
-    // A browser that fetches a token sends no key, and that is fine.
+    // A browser that fetches a token needs no key.
     let open = start(&["--api-key", "a-key-of-the-backends"]);
     token(&open.url).await;
     assert_eq!(get(&open.url, "/nowhere").await.status, 404);

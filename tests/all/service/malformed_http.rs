@@ -1,5 +1,5 @@
-//! Requests that no well-behaved client sends, byte by byte over a socket: each is refused or closed, in time, nothing is used
-//! up by it, and the service goes on.
+//! Malformed requests over a raw socket: each is rejected or its connection closed in time, no token is used by it, and the service
+//! stays up.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What comes back for these bytes, until the other end closes or, once it has begun to answer, has been silent for a while.
+/// Sends these bytes and returns the response, until the server closes the connection or pauses after responding.
 async fn exchange(service: &OncewardServer, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(service.url.trim_start_matches("http://")).await.unwrap();
-    // The other end may close before it has read everything.
+    // The server may close the connection before it has read everything.
     let _ = stream.write_all(bytes).await;
     let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
     let silence = |answer: &Vec<u8>| if answer.is_empty() { LONG } else { SHORT };
@@ -23,25 +23,25 @@ async fn exchange(service: &OncewardServer, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The statuses in an exchange.
+/// Returns the status codes in an exchange.
 fn statuses(answer: &str) -> Vec<u16> {
     answer.split("HTTP/1.1 ").skip(1).filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
 }
 
 const SHORT: Duration = Duration::from_millis(400);
-/// Within this everything is answered that has a second to arrive.
+/// Time limit of an exchange; the request timeout is one second.
 const LONG: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn what_no_client_sends_is_refused_and_the_service_goes_on() {
+async fn malformed_requests_are_rejected_and_the_service_stays_up() {
     let service = OncewardServer::start(&["--demo", "off", "--request-timeout", "1s"]);
     let long = "a".repeat(300_000);
     let many: String = (0..500).map(|number| format!("x-{number}: 1\r\n")).collect();
     let odd: Vec<(&str, Vec<u8>)> = vec![
-        ("nothing but line ends", b"\r\n\r\n\r\n".to_vec()),
+        ("only line ends", b"\r\n\r\n\r\n".to_vec()),
         ("a word", b"hello\r\n\r\n".to_vec()),
         ("HTTP/0.9", b"GET /\r\n\r\n".to_vec()),
-        ("a version that is none", b"GET / HTTP/9.9\r\nhost: a\r\n\r\n".to_vec()),
+        ("an invalid version", b"GET / HTTP/9.9\r\nhost: a\r\n\r\n".to_vec()),
         ("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()),
         ("the beginning of TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec()),
         ("zeros", vec![0; 2048]),
@@ -51,17 +51,17 @@ async fn what_no_client_sends_is_refused_and_the_service_goes_on() {
         ("a blank before the colon", b"GET / HTTP/1.1\r\nhost : a\r\n\r\n".to_vec()),
         ("a folded header", b"GET / HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n".to_vec()),
         ("a header without a colon", b"GET / HTTP/1.1\r\nhost\r\n\r\n".to_vec()),
-        ("a method of great length", format!("{long} / HTTP/1.1\r\n\r\n").into_bytes()),
-        ("a path of great length", format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n").into_bytes()),
-        ("a header of great length", format!("GET / HTTP/1.1\r\nhost: a\r\nx: {long}\r\n\r\n").into_bytes()),
+        ("a very long method", format!("{long} / HTTP/1.1\r\n\r\n").into_bytes()),
+        ("a very long path", format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n").into_bytes()),
+        ("a very long header", format!("GET / HTTP/1.1\r\nhost: a\r\nx: {long}\r\n\r\n").into_bytes()),
         ("five hundred headers", format!("GET / HTTP/1.1\r\nhost: a\r\n{many}\r\n").into_bytes()),
         ("a length below zero", b"POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n".to_vec()),
         ("a length that is no number", b"POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: 1x\r\n\r\n".to_vec()),
-        ("a length beyond counting", format!("POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", u128::MAX).into_bytes()),
+        ("an overflowing length", format!("POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", u128::MAX).into_bytes()),
         ("two lengths", b"POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 5\r\n\r\nhello".to_vec()),
-        ("a chunk of no size", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n".to_vec()),
-        ("a chunk beyond counting", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n".to_vec()),
-        ("a coding that nobody knows", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gizip\r\n\r\n".to_vec()),
+        ("a chunk without a size", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nxyz\r\n".to_vec()),
+        ("an overflowing chunk size", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nffffffffffffffffff\r\n".to_vec()),
+        ("an unknown transfer coding", b"POST /token HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gizip\r\n\r\n".to_vec()),
         ("a tunnel", b"CONNECT example.com:443 HTTP/1.1\r\nhost: example.com\r\n\r\n".to_vec()),
         ("an asterisk", b"OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
         ("a trace", b"TRACE /token HTTP/1.1\r\nhost: a\r\n\r\n".to_vec()),
@@ -75,21 +75,18 @@ async fn what_no_client_sends_is_refused_and_the_service_goes_on() {
     for (what, bytes) in odd {
         let answer = exchange(&service, &bytes).await;
         let told = statuses(&answer);
-        assert!(told.iter().all(|status| (400..500).contains(status)), "{what} is refused: {answer}");
-        // Of what is closed while it is still being sent, the answer may be lost on the way.
+        assert!(told.iter().all(|status| (400..500).contains(status)), "{what} is rejected: {answer}");
+        // If the server closes while the client still sends, the response may be lost.
         let is_cut_short = bytes.len() > 100_000 && told.is_empty();
-        assert!(told.len() == 1 || is_cut_short, "{what} is answered once: {answer}");
-        assert!(
-            !answer.contains("panicked") && !answer.contains("/src/"),
-            "{what} shows nothing of the inside: {answer}"
-        );
+        assert!(told.len() == 1 || is_cut_short, "{what} gets one response: {answer}");
+        assert!(!answer.contains("panicked") && !answer.contains("/src/"), "{what} leaks no internals: {answer}");
         assert_eq!(send(http().get(format!("{}/healthz", service.url))).await.status, 200, "after {what}");
     }
 }
 
-/// A request whose length can be read in two ways: whatever hides in it is not carried out, and nothing is answered twice.
+/// Request smuggling: with an ambiguous length, the hidden request is not executed and there is no second response.
 #[tokio::test]
-async fn nothing_is_smuggled_in_the_body_of_something_else() {
+async fn ambiguous_length_smuggles_no_request() {
     let service = OncewardServer::start(&["--demo", "off"]);
     for (what, lines) in [
         ("a length and chunks", "content-length: 6\r\ntransfer-encoding: chunked\r\n"),
@@ -108,12 +105,12 @@ async fn nothing_is_smuggled_in_the_body_of_something_else() {
         let answer = exchange(&service, bytes.as_bytes()).await;
         assert!(statuses(&answer).iter().all(|status| (400..500).contains(status)), "{what}: {answer}");
         let request = http().post(format!("{}/token/redeem", service.url)).header("content-type", "application/json");
-        assert_eq!(send(request.body(hidden)).await.said(), "200 redeemed", "{what}: it is still good");
+        assert_eq!(send(request.body(hidden)).await.said(), "200 redeemed", "{what}: the token is still valid");
     }
 }
 
 #[tokio::test]
-async fn requests_in_one_piece_are_answered_one_by_one_and_half_a_request_not_at_all() {
+async fn pipelined_requests_are_answered_and_partial_ones_not() {
     let service = OncewardServer::start(&["--demo", "off"]);
     let three =
         exchange(&service, "POST /token HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n".repeat(3).as_bytes()).await;
@@ -130,5 +127,5 @@ async fn requests_in_one_piece_are_answered_one_by_one_and_half_a_request_not_at
         drop(stream);
     }
     let redeemed = exchange(&service, whole.as_bytes()).await;
-    assert_eq!(statuses(&redeemed), [200], "half of it was nothing: {redeemed}");
+    assert_eq!(statuses(&redeemed), [200], "the partial request was not executed: {redeemed}");
 }

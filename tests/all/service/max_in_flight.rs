@@ -1,4 +1,4 @@
-//! Who takes one of the `max_in_flight` places: a request that is authenticated and whose body has arrived, and no other.
+//! `max_in_flight` counts only requests that are authenticated and whose body has arrived.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 const KEY: &str = "a-key-of-the-backends";
 const LONG: Duration = Duration::from_secs(20);
-/// Every address that wants the API key.
+/// Every path that requires the API key.
 const FOR_BACKENDS: [&str; 10] = [
     "/token/redeem",
     "/token/release",
@@ -30,25 +30,25 @@ const FOR_BACKENDS: [&str; 10] = [
     "/forward-auth/orders",
 ];
 
-/// Begins a request that announces a body of this length, and sends so much of it.
+/// Starts a request that announces a body of one length and sends only part of it.
 async fn begin(url: &str, path: &str, key: Option<&str>, announced: usize, sent: usize) -> TcpStream {
-    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.expect("it listens");
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.expect("the service listens");
     let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: onceward\r\n{key}content-type: application/json\r\ncontent-length: {announced}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The service may have answered and closed before it has read all of it.
+    // The service may respond and close before it has read everything.
     let _ = stream.write_all("x".repeat(sent).as_bytes()).await;
     stream
 }
 
-/// The head of the answer.
+/// Reads the head of the response.
 async fn head(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut piece = [0; 1024];
-        match timeout(LONG, stream.read(&mut piece)).await.expect("an answer in time") {
+        match timeout(LONG, stream.read(&mut piece)).await.expect("a response in time") {
             Ok(read) if read > 0 => answer.extend_from_slice(&piece[..read]),
             ended => panic!("{ended:?} after {:?}", String::from_utf8_lossy(&answer)),
         }
@@ -62,14 +62,14 @@ async fn as_backend(url: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn request_without_the_key_is_refused_before_its_body_arrives() {
+async fn request_without_the_key_is_rejected_before_its_body() {
     let service = OncewardServer::start(&["--api-key", KEY, "--request-timeout", "60s"]);
     for path in FOR_BACKENDS {
         for sent in [0, 100, 20_000] {
             let begun = Instant::now();
             let mut stream = begin(&service.url, path, Some("another"), 60_000, sent).await;
             let answer = head(&mut stream).await;
-            // The client of a gateway cannot sign in.
+            // The client behind a gateway cannot send the API key.
             let (status, outcome) =
                 if path.starts_with("/forward-auth") { (403, "redeem_unknown") } else { (401, "unauthorized") };
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
@@ -79,7 +79,7 @@ async fn request_without_the_key_is_refused_before_its_body_arrives() {
     }
 }
 
-/// Begins bodies that never end at `/forward-auth`, without the key.
+/// Sends requests with endless bodies to `/forward-auth`, without the key.
 async fn besiege(url: String, tries: Arc<AtomicUsize>) {
     loop {
         let mut stream = begin(&url, "/forward-auth", None, 60_000, 20_000).await;
@@ -90,13 +90,13 @@ async fn besiege(url: String, tries: Arc<AtomicUsize>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_without_the_key_take_no_place_from_a_backend() {
+async fn requests_without_the_key_use_no_capacity() {
     let service = OncewardServer::start(&["--api-key", KEY, "--max-in-flight", "8", "--admin-listen", "127.0.0.1:0"]);
     let (tries, mut attack) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
     for _ in 0..32 {
         attack.spawn(besiege(service.url.clone(), Arc::clone(&tries)));
     }
-    until("the attack has begun", LONG, || std::future::ready(tries.load(Ordering::SeqCst) >= 32)).await;
+    until("the attack has started", LONG, || std::future::ready(tries.load(Ordering::SeqCst) >= 32)).await;
     let (mut served, mut overloaded) = (0, 0);
     for _ in 0..200 {
         match as_backend(&service.url).await.said().as_str() {
@@ -107,7 +107,7 @@ async fn callers_without_the_key_take_no_place_from_a_backend() {
     }
     let tries = tries.load(Ordering::SeqCst);
     println!(
-        "beside {tries} requests without the key: {served} requests with it are served, {overloaded} are overloaded"
+        "during {tries} requests without the key: {served} requests with it are served, {overloaded} are overloaded"
     );
     attack.shutdown().await;
     assert_eq!((served, overloaded), (200, 0));
@@ -115,7 +115,7 @@ async fn callers_without_the_key_take_no_place_from_a_backend() {
 }
 
 #[tokio::test]
-async fn body_on_its_way_takes_no_place_however_large_it_is() {
+async fn incoming_body_uses_no_capacity() {
     let arguments = ["--api-key", KEY, "--max-in-flight", "1", "--request-timeout", "20s"];
     let service = OncewardServer::start(&arguments);
     let mut slow = Vec::new();
@@ -128,13 +128,13 @@ async fn body_on_its_way_takes_no_place_however_large_it_is() {
         assert_eq!(as_backend(&service.url).await.status, 200);
         assert_eq!(Metrics::of(&service.url).await.sum("onceward_http_requests_in_flight", &[]), 0.0);
     }
-    // The first becomes whole, and is answered.
+    // The first body is completed and gets its response.
     slow[0].write_all("x".repeat(100_000).as_bytes()).await.unwrap();
     assert!(head(&mut slow[0]).await.starts_with("HTTP/1.1 400 "));
 }
 
 #[tokio::test]
-async fn waiting_client_that_closes_its_connection_gives_up_its_place() {
+async fn disconnected_waiting_client_frees_its_capacity() {
     let service = OncewardServer::start(&["--max-in-flight", "2"]);
     let url = &service.url;
     let asked = json!({"key": "k", "action": "buy", "subject": "alice", "wait": "30s"}).to_string();
@@ -148,18 +148,18 @@ async fn waiting_client_that_closes_its_connection_gives_up_its_place() {
         waiting.push(stream);
     }
     until("both wait", LONG, || async { in_flight().await == 2.0 }).await;
-    // One closes its connection; the other only says that it has no more to send, and is told why it is not waited for.
+    // One client closes its connection; the other only shuts down its sending side and gets a response.
     let mut other = waiting.pop().unwrap();
     drop(waiting);
     other.shutdown().await.unwrap();
-    until("nobody waits", Duration::from_secs(5), || async { in_flight().await == 0.0 }).await;
+    until("no request is in flight", Duration::from_secs(5), || async { in_flight().await == 0.0 }).await;
     let answer = head(&mut other).await;
     assert!(answer.starts_with("HTTP/1.1 409 ") && answer.contains("onceward-outcome: in_progress\r\n"), "{answer}");
     token(url).await;
 }
 
 #[tokio::test]
-async fn body_of_a_gateway_takes_no_place_and_is_not_waited_for() {
+async fn gateway_body_uses_no_capacity_and_is_not_awaited() {
     let service = OncewardServer::start(&["--api-key", KEY, "--max-in-flight", "4", "--request-timeout", "20s"]);
     for sent in [0, 100, 20_000] {
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! What the service tells Prometheus: it is true, it is all that the dashboard and the alerts ask for, and nothing in it is a
-//! caller's.
+//! Prometheus metrics: they match the responses, cover every query of the dashboard and the alerts, and contain no data of a
+//! client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 #[tokio::test]
-async fn what_is_counted_is_what_callers_were_told() {
+async fn metrics_match_the_responses() {
     let service = OncewardServer::start(&["--rate-limit", "1/h", "--rate-burst", "3"]);
     let url = &service.url;
     let [one, _, _] = [token(url).await, token(url).await, token(url).await];
@@ -43,7 +43,7 @@ async fn what_is_counted_is_what_callers_were_told() {
     let told = ["run", "token_used", "token_malformed"].map(|code| verdicts("token", code));
     assert_eq!(told, [1.0, 2.0, 1.0], "{}", metrics.text);
     assert_eq!(["run", "in_progress", "replay"].map(|code| verdicts("key", code)), [1.0, 1.0, 1.0]);
-    assert_eq!(metrics.sum("onceward_verdicts_total", &[]), 7.0, "and nothing else");
+    assert_eq!(metrics.sum("onceward_verdicts_total", &[]), 7.0, "no other verdict");
     assert_eq!(metrics.sum("onceward_tokens_issued_total", &[]), 3.0);
     assert_eq!(metrics.sum("onceward_rate_limited_total", &["scope=\"client\""]), 1.0);
     assert_eq!(metrics.sum("onceward_renewals_total", &["outcome=\"renewed\""]), 1.0);
@@ -56,7 +56,7 @@ async fn what_is_counted_is_what_callers_were_told() {
 }
 
 #[tokio::test]
-async fn every_metric_is_explained_and_a_duration_has_bounds_and_no_quantiles() {
+async fn every_metric_has_help_and_durations_are_histograms() {
     let service = OncewardServer::start(&[]);
     let metrics = Metrics::of(&service.url).await;
     let all: Vec<_> =
@@ -75,7 +75,7 @@ async fn every_metric_is_explained_and_a_duration_has_bounds_and_no_quantiles() 
     }
 }
 
-/// Every expression of the dashboard and of the alerts, with where it stands.
+/// Returns every expression of the dashboard and the alerts, with its location.
 fn expressions() -> Vec<(String, String)> {
     let read = |path: &str| std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap();
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana/onceward.json")).unwrap();
@@ -101,7 +101,7 @@ fn expressions() -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn every_metric_and_label_that_the_dashboard_and_the_alerts_name_is_there_from_the_beginning() {
+async fn metrics_of_dashboard_and_alerts_exist_at_startup() {
     let service = OncewardServer::start(&[]);
     let metrics = Metrics::of(&service.url).await;
     let (selector, label) =
@@ -112,7 +112,7 @@ async fn every_metric_and_label_that_the_dashboard_and_the_alerts_name_is_there_
         assert!(selector.is_match(expression), "{place}: {expression}");
         for found in selector.captures_iter(expression) {
             let (name, labels) = (&found[1], found.get(2).map_or("", |labels| labels.as_str()));
-            // Prometheus itself adds the instance.
+            // Prometheus adds the instance label.
             let labels: Vec<String> = label
                 .captures_iter(labels)
                 .filter(|label| &label[1] != "instance")
@@ -122,7 +122,7 @@ async fn every_metric_and_label_that_the_dashboard_and_the_alerts_name_is_there_
                 let (own, rest) = series.split_once('{').unwrap_or((series, ""));
                 own == name && labels.iter().all(|label| rest.contains(label))
             });
-            assert!(is_there, "{place} asks for {name} {labels:?}, which is not in\n{}", metrics.text);
+            assert!(is_there, "{place} queries {name} {labels:?}, which is not in\n{}", metrics.text);
             named.push(name.to_owned());
         }
         let grouped = Regex::new(r"by \(([^)]*)\)").unwrap();
@@ -133,12 +133,12 @@ async fn every_metric_and_label_that_the_dashboard_and_the_alerts_name_is_there_
         }
     }
     for metric in onceward_api::metric::OF_THE_LIBRARY.into_iter().chain(onceward_api::metric::OF_THE_SERVICE) {
-        assert!(named.iter().any(|name| name.starts_with(metric.name)), "{} is shown nowhere", metric.name);
+        assert!(named.iter().any(|name| name.starts_with(metric.name)), "{} is on no panel or alert", metric.name);
     }
-    println!("{} expressions name {} selectors: all are there", expressions.len(), named.len());
+    println!("{} expressions with {} selectors: all have series", expressions.len(), named.len());
 }
 
-/// Sends something that names itself in every way it can.
+/// Sends a request with a unique value in every field that could reach a label.
 async fn ask(client: &reqwest::Client, url: &str, number: usize) -> u16 {
     let canary = format!("canary-{:016x}-{number}", fastrand::u64(..));
     let body = json!({"key": canary, "action": canary, "subject": canary, "fingerprint": canary, "attempt": canary});
@@ -157,7 +157,7 @@ async fn ask(client: &reqwest::Client, url: &str, number: usize) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_random_keys_leave_the_series_as_they_were_and_none_of_it_in_them() {
+async fn ten_thousand_random_keys_add_no_series() {
     const MANY: usize = 10_000;
     let service = OncewardServer::start(&["--trusted-proxies", "127.0.0.1"]);
     let (client, next) = (http(), Arc::new(AtomicUsize::new(0)));
@@ -188,11 +188,11 @@ async fn ten_thousand_random_keys_leave_the_series_as_they_were_and_none_of_it_i
     assert_eq!(after.sum("onceward_verdicts_total", &["policy=\"key\"", "code=\"run\""]), 0.4 * MANY as f64 + 4.0);
     let after = series(after);
     assert_eq!(after, before);
-    println!("{MANY} requests, each with keys of its own: {} series before and after", after.len());
+    println!("{MANY} requests, each with its own key: {} series before and after", after.len());
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_counted_by_verb_and_one_outside_has_no_memory_to_show() {
+async fn store_errors_are_counted_by_verb() {
     let mut redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url(), "--demo"]);
     let url = &service.url;
@@ -201,11 +201,11 @@ async fn a_store_that_fails_is_counted_by_verb_and_one_outside_has_no_memory_to_
     assert!(!metrics.series.keys().any(|series| series.starts_with("onceward_memory_")), "{}", metrics.text);
     assert_eq!(metrics.sum("onceward_store_errors_total", &["verb=\"remove\""]), 0.0);
     redis.kill();
-    until("it is noticed", Duration::from_secs(10), || async {
+    until("the outage is noticed", Duration::from_secs(10), || async {
         let said = post(url, "/token/redeem", &json!({ "token": token })).await;
         assert_eq!(said.status, 503, "{said:?}");
         let metrics = Metrics::of(url).await;
-        // Whether the store still lives the same life is asked first, once the connection is known to be gone.
+        // After a lost connection, the store reads the replication id first.
         let failed = |verb| metrics.sum("onceward_store_errors_total", &[verb, "kind=\"not_executed\""]);
         failed("verb=\"remove\"") + failed("verb=\"epoch\"") > 0.0
     })
@@ -218,7 +218,7 @@ async fn a_store_that_fails_is_counted_by_verb_and_one_outside_has_no_memory_to_
 }
 
 #[tokio::test]
-async fn a_route_of_the_library_counts_what_never_came_to_a_decision_too() {
+async fn library_route_counts_rejections_before_a_decision() {
     let service = OncewardServer::start(&[]);
     let order = |key: &'static str| {
         let request = http().post(format!("{}/demo/orders/key", service.url));

@@ -1,4 +1,4 @@
-//! Claims that no backend ends: the gauges, the log and the command line show them until they are settled.
+//! Abandoned claims: the gauges, the log and the command line show them until they are settled.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn claim(url: &str, action: &str, lease: &str) -> Value {
     json!({"pass": claimed["pass"]})
 }
 
-/// The open and the overdue claims.
+/// Returns the number of open and of overdue claims.
 async fn counts(url: &str) -> (f64, f64) {
     let metrics = Metrics::of(url).await;
     (metrics.sum("onceward_claims_open", &[]), metrics.sum("onceward_claims_overdue", &[]))
@@ -43,13 +43,13 @@ async fn abandoned_claims_are_counted_and_logged_until_they_are_settled() {
     claim(here, "in flight", "1h").await;
     assert_eq!(post(there, "/claim/complete", &elsewhere).await.status, 204);
     until_counts("the abandoned ones are overdue", here, (31.0, 30.0)).await;
-    assert_eq!(counts(there).await, (0.0, 0.0), "it has handed out none");
+    assert_eq!(counts(there).await, (0.0, 0.0), "this process has issued no claim");
 
     assert_eq!(post(here, "/claim/complete", &passes[0]).await.status, 204);
     assert_eq!(post(here, "/claim/release", &passes[1]).await.status, 204);
     assert_eq!(counts(here).await, (29.0, 28.0));
 
-    // What the log says for each of them can be run as it stands.
+    // The command in each log line runs as printed.
     let line = "neither renewed nor settled its claim";
     let logged = || services[0].log().into_iter().filter(|logged| logged.contains(line)).collect::<Vec<_>>();
     until("each has a line in the log", LONG, || std::future::ready(logged().len() == 30)).await;

@@ -1,4 +1,4 @@
-//! The specification: it is the committed one, and what it says of requests and answers is true.
+//! The OpenAPI specification is the committed one, and requests and responses conform to it.
 
 use onceward_api::{IssuedToken, header};
 use onceward_tests::client::{Answer, http, send, token};
@@ -25,7 +25,7 @@ async fn specification(service: &OncewardServer) -> Value {
     serde_json::from_slice(&send(http().get(format!("{}/openapi.json", service.url))).await.body).unwrap()
 }
 
-/// The headers with which an answer is described, once it is seen that they are all described themselves.
+/// Returns the headers documented for a response, and asserts that each has a schema and a description.
 fn described(specification: &Value, operation: &str, status: u16) -> Vec<String> {
     let (method, path) = operation.split_once(' ').unwrap();
     let answer = &specification["paths"][path][method.to_lowercase()]["responses"][status.to_string()];
@@ -38,7 +38,7 @@ fn described(specification: &Value, operation: &str, status: u16) -> Vec<String>
     headers.keys().cloned().collect()
 }
 
-/// Asserts that an answer has the headers that it is described with, and no other of those that are described at all.
+/// Asserts that a response has exactly its documented headers.
 fn assert_described(specification: &Value, operation: &str, answer: &Answer) {
     let own = described(specification, operation, answer.status);
     for name in specification["components"]["headers"].as_object().unwrap().keys() {
@@ -47,7 +47,7 @@ fn assert_described(specification: &Value, operation: &str, answer: &Answer) {
 }
 
 #[tokio::test]
-async fn every_answer_has_the_headers_that_it_is_described_with() {
+async fn every_response_has_its_documented_headers() {
     let mut redis = RedisServer::start();
     let quota = ["--rate-limit", "1/h", "--rate-burst", "2"];
     let service = OncewardServer::start(&[&["--store", &redis.url(), "--api-key", KEY], &quota[..]].concat());
@@ -116,7 +116,7 @@ async fn every_answer_has_the_headers_that_it_is_described_with() {
     ] {
         let answer = asked(operation, json, key, &body).await;
         assert_eq!(answer.status, status, "{operation} {answer:?}");
-        // Its reply was not kept: there is nothing to wait for.
+        // The reply was not stored, so there is no Retry-After.
         if answer.outcome != "reply_not_kept" {
             assert_described(&specification, operation, &answer);
         }
@@ -164,7 +164,7 @@ async fn every_answer_has_the_headers_that_it_is_described_with() {
 }
 
 #[tokio::test]
-async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent() {
+async fn served_openapi_is_the_committed_one_with_working_examples() {
     let service = OncewardServer::start(&[]);
     let served = specification(&service).await;
     let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/openapi.json");
@@ -192,7 +192,7 @@ async fn the_specification_is_the_committed_one_and_its_examples_work_when_sent(
     }
 }
 
-/// Sends the example of an operation, and expects the first response that is described, with its example.
+/// Sends the example of an operation and expects the first documented response and its example.
 async fn send_example(service: &OncewardServer, method: &str, path: &str, operation: &Value, mut example: Value) {
     if example["token"].is_string() {
         let asked = example.get("action").map_or(json!({}), |action| json!({ "action": action }));
@@ -223,7 +223,7 @@ async fn send_example(service: &OncewardServer, method: &str, path: &str, operat
     assert_eq!(answer.status.to_string(), *status, "{method} {path}: {answer:?}");
     if let Some(shown) = described["content"]["application/json"].get("example") {
         let mut told = serde_json::from_slice::<Value>(&answer.body).unwrap();
-        // A pass is another each time, and the lease of an interval is the interval.
+        // Each pass is unique, and the lease of an interval is the interval.
         if let Some(pass) = told.get_mut("pass").filter(|pass| pass.as_str().unwrap().starts_with("owp")) {
             *pass = "owp1_…".into();
         }

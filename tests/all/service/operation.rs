@@ -1,4 +1,4 @@
-//! Running the service: whether it is well, what it logs, how it stops, and several of it on one Redis.
+//! Operating the service: health checks, logs, shutdown, and several processes on one Redis.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -28,31 +28,31 @@ async fn redeem(url: &str, token: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_is_ready_as_long_as_its_store_answers_and_alive_in_any_case() {
+async fn service_is_ready_only_while_the_store_answers() {
     let mut redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let url = &service.url;
     assert_eq!((get(url, "/healthz").await.status, get(url, "/readyz").await.status), (200, 200));
     redis.kill();
-    until("it is not ready", 5 * SECOND, || async { get(url, "/readyz").await.status == 503 }).await;
+    until("the service is not ready", 5 * SECOND, || async { get(url, "/readyz").await.status == 503 }).await;
     let answer = get(url, "/readyz").await;
     assert_eq!(
         (answer.said().as_str(), &answer.headers["retry-after"]),
         ("503 store_unavailable", &"1".parse().unwrap())
     );
-    assert!(!answer.problem().detail.contains("127.0.0.1"), "where the store is is nobody's business: {answer:?}");
+    assert!(!answer.problem().detail.contains("127.0.0.1"), "the address of the store is not shown: {answer:?}");
     assert_eq!(get(url, "/healthz").await.status, 200);
     let refused = post(url, "/token", &json!({})).await;
     assert_eq!((refused.said().as_str(), refused.headers.contains_key("retry-after")), ("503 store_unavailable", true));
     redis.restart();
-    until("it is ready again", 5 * SECOND, || async { get(url, "/readyz").await.status == 200 }).await;
+    until("the service is ready again", 5 * SECOND, || async { get(url, "/readyz").await.status == 200 }).await;
     let fresh = token(url).await;
     assert_eq!(redeem(url, &fresh).await, "200 redeemed");
 }
 
-/// Anybody may ask, and as often as they like.
+/// Readiness checks need no key and have no rate limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_store_is_asked_once_for_all_who_ask_whether_it_is_ready() {
+async fn readiness_checks_share_one_store_command() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let monitor = redis.monitor();
@@ -69,7 +69,7 @@ async fn the_store_is_asked_once_for_all_who_ask_whether_it_is_ready() {
 }
 
 #[tokio::test]
-async fn every_request_is_logged_as_json_under_the_id_in_its_answer_and_without_its_query() {
+async fn request_log_has_the_response_id_and_no_query() {
     let service = OncewardServer::start(&[]);
     let mut ids = Vec::new();
     for (path, given) in [
@@ -89,7 +89,7 @@ async fn every_request_is_logged_as_json_under_the_id_in_its_answer_and_without_
         assert!(!String::from_utf8_lossy(&answer.body).contains("canary"), "{path}");
         ids.push((id, path.split(['?', '#']).next().unwrap().to_owned()));
     }
-    // What is no HTTP at all is not quoted either.
+    // Bytes that are not HTTP are not logged either.
     let address = service.url.trim_start_matches("http://");
     for garbage in
         ["GET /?canary HTTP/9.9\r\n\r\n", "canary\r\n\r\n", "GET /?canary HTTP/1.1\r\ncan ary: canary\r\n\r\n"]
@@ -102,7 +102,7 @@ async fn every_request_is_logged_as_json_under_the_id_in_its_answer_and_without_
     }
     let is_logged = |id: &str| service.log().iter().any(|line| line.contains(id));
     let last = &ids.last().unwrap().0;
-    until("the last is logged", 5 * SECOND, || std::future::ready(is_logged(last))).await;
+    until("the last request is logged", 5 * SECOND, || std::future::ready(is_logged(last))).await;
     let log = service.log();
     for line in &log {
         assert!(serde_json::from_str::<Value>(line).is_ok_and(|line| line.is_object()), "{line}");
@@ -111,7 +111,7 @@ async fn every_request_is_logged_as_json_under_the_id_in_its_answer_and_without_
     for (id, path) in &ids {
         let own: Vec<Value> =
             log.iter().filter(|line| line.contains(id)).map(|line| serde_json::from_str(line).unwrap()).collect();
-        // One answer leads from /docs to /docs/, where the client is given another id.
+        // The redirect from /docs to /docs/ gets its own id.
         assert_eq!(own.len(), 1, "{path}: {own:?}");
         assert_eq!(own[0]["span"]["id"], id.as_str(), "{own:?}");
         assert!(own[0]["path"].as_str().unwrap().starts_with(path.as_str()), "{own:?}");
@@ -120,7 +120,7 @@ async fn every_request_is_logged_as_json_under_the_id_in_its_answer_and_without_
 }
 
 #[tokio::test]
-async fn a_line_has_the_id_of_its_request_however_little_is_logged() {
+async fn log_line_has_its_request_id_at_every_level() {
     let mut redis = RedisServer::start();
     let log = NamedTempFile::new().unwrap();
     let appended = || File::options().append(true).open(log.path()).unwrap().into();
@@ -131,13 +131,13 @@ async fn a_line_has_the_id_of_its_request_however_little_is_logged() {
     let id = tokio::sync::OnceCell::new();
     let is_not_ready = || async {
         let answer = get(&service.url, "/readyz").await;
-        // The first failure is logged, and those that follow it soon are counted.
+        // The first failure is logged, and those shortly after it are counted.
         answer.status == 503 && id.set(answer.headers["x-request-id"].to_str().unwrap().to_owned()).is_ok()
     };
-    until("it is not ready", 5 * SECOND, is_not_ready).await;
+    until("the service is not ready", 5 * SECOND, is_not_ready).await;
     let id = id.into_inner().unwrap();
     let said = || std::fs::read_to_string(log.path()).unwrap();
-    until("it is logged", 5 * SECOND, || std::future::ready(said().contains(&id))).await;
+    until("the failure is logged", 5 * SECOND, || std::future::ready(said().contains(&id))).await;
     let said = said();
     assert!(
         said.contains("the store does not answer") && !said.contains("INFO") && !said.contains("answered"),
@@ -145,7 +145,7 @@ async fn a_line_has_the_id_of_its_request_however_little_is_logged() {
     );
 }
 
-/// Asks for tokens one after the other on one connection, until an answer closes it. Every request has to be answered.
+/// Requests tokens on one connection until a response closes it. Every request must get a response.
 async fn keep_asking(address: String, answered: Arc<AtomicUsize>) -> Result<(), String> {
     let stream = TcpStream::connect(address).await.map_err(|error| format!("connecting: {error}"))?;
     let mut stream = BufReader::new(stream);
@@ -185,7 +185,7 @@ async fn keep_asking(address: String, answered: Arc<AtomicUsize>) -> Result<(), 
     Ok(())
 }
 
-/// Tells a service under load to stop. Nobody may lose a request.
+/// Stops a service under load. No request may be lost.
 async fn stop_under_load(store: String, after: usize) -> Result<(), String> {
     let arguments = ["--store", &store, "--rate-limit", "off", "--rate-limit-total", "off"];
     let mut service = tokio::task::block_in_place(|| OncewardServer::start(&arguments));
@@ -195,7 +195,8 @@ async fn stop_under_load(store: String, after: usize) -> Result<(), String> {
         let address = service.url.trim_start_matches("http://").to_owned();
         clients.spawn(keep_asking(address, Arc::clone(&answered)));
     }
-    until("there is load", 10 * SECOND, || std::future::ready(answered.load(Ordering::SeqCst) >= after)).await;
+    until("the service is under load", 10 * SECOND, || std::future::ready(answered.load(Ordering::SeqCst) >= after))
+        .await;
     service.terminate();
     for client in clients.join_all().await {
         client?;
@@ -206,11 +207,11 @@ async fn stop_under_load(store: String, after: usize) -> Result<(), String> {
         std::future::ready(code.is_some())
     })
     .await;
-    if code == Some(0) { Ok(()) } else { Err(format!("it ended with {code:?}: {:#?}", service.log().last())) }
+    if code == Some(0) { Ok(()) } else { Err(format!("the service exited with {code:?}: {:#?}", service.log().last())) }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn told_to_stop_under_load_it_answers_everything_and_ends_well_fifty_times() {
+async fn fifty_shutdowns_under_load_lose_no_request() {
     let redis = RedisServer::start();
     for (number, round) in rounds().into_iter().enumerate() {
         let mut stops = JoinSet::new();
@@ -221,11 +222,11 @@ async fn told_to_stop_under_load_it_answers_everything_and_ends_well_fifty_times
             assert_eq!(stopped, Ok(()), "round {number}");
         }
     }
-    println!("{STOPS} stops of services under load, over connections that are kept: none lost");
+    println!("{STOPS} shutdowns under load over keep-alive connections: no request lost");
 }
 
 #[tokio::test]
-async fn told_to_stop_it_is_not_ready_any_more() {
+async fn service_is_not_ready_during_shutdown() {
     let mut service = OncewardServer::start(&[]);
     let client = http();
     let ready = || client.get(format!("{}/readyz", service.url));
@@ -244,7 +245,7 @@ async fn told_to_stop_it_is_not_ready_any_more() {
 }
 
 #[tokio::test]
-async fn two_services_with_nothing_set_but_the_store_redeem_what_the_other_has_issued() {
+async fn services_on_one_store_redeem_each_others_tokens() {
     let redis = RedisServer::start();
     let [one, two] = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
     for (issuer, redeemer) in [(&one, &two), (&two, &one)] {
@@ -270,17 +271,17 @@ async fn two_services_with_nothing_set_but_the_store_redeem_what_the_other_has_i
 }
 
 #[tokio::test]
-async fn services_that_a_lost_secret_has_parted_agree_again_within_one_refresh() {
+async fn services_agree_on_the_secret_within_one_refresh() {
     let redis = RedisServer::start();
     let often = ["--store", &redis.url(), "--share-every", "200ms"];
     let [one, two] = [(); 2].map(|()| OncewardServer::start(&often));
-    // One that does not ask again while this test runs, to see what happens until then.
+    // A process that does not refresh during this test, to see the state before a refresh.
     let late = OncewardServer::start(&["--store", &redis.url(), "--share-every", "1h"]);
     let mut before = Vec::new();
     for service in [&one, &two, &late] {
         before.push(token(&service.url).await);
     }
-    // Stopped, so that they do not put the secret back before the third has missed it.
+    // Paused, so that they do not restore the secret before the third process starts.
     one.freeze();
     two.freeze();
     let secrets: Vec<String> = redis.keys().into_iter().filter(|key| key.contains(":secret:")).collect();
@@ -292,13 +293,13 @@ async fn services_that_a_lost_secret_has_parted_agree_again_within_one_refresh()
     assert_eq!(redeem(&third.url, &before[2]).await, "403 token_invalid");
     let fresh = token(&late.url).await;
     assert_eq!(redeem(&third.url, &fresh).await, "403 token_invalid");
-    assert_eq!(redeem(&late.url, &fresh).await, "200 redeemed", "it was not used up");
+    assert_eq!(redeem(&late.url, &fresh).await, "200 redeemed", "the token was not used");
     one.thaw();
     two.thaw();
 
     for service in [&one, &two] {
         let from_third = token(&third.url).await;
-        until("it accepts the third's", 5 * SECOND, || async {
+        until("the process accepts tokens of the third", 5 * SECOND, || async {
             let said = redeem(&service.url, &from_third).await;
             assert!(["200 redeemed", "403 token_invalid"].contains(&said.as_str()), "{said}");
             said == "200 redeemed"
@@ -308,18 +309,18 @@ async fn services_that_a_lost_secret_has_parted_agree_again_within_one_refresh()
         assert_eq!(redeem(&third.url, &to_third).await, "200 redeemed", "it signs with the third's secret now");
     }
     for (service, token) in [(&one, &before[1]), (&two, &before[0]), (&two, &before[2])] {
-        assert_eq!(redeem(&service.url, token).await, "200 redeemed", "what was signed before is still good");
+        assert_eq!(redeem(&service.url, token).await, "200 redeemed", "tokens signed before are still valid");
     }
-    assert_eq!(redeem(&third.url, &foreign).await, "200 redeemed", "being refused elsewhere has not used it up");
+    assert_eq!(redeem(&third.url, &foreign).await, "200 redeemed", "the rejection elsewhere has not used the token");
 }
 
-/// How many forged tokens: `make forged` sends many more than `make test` does.
+/// Returns the number of forged tokens; `make forged` sends many more than `make test`.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 fn forged(usual: usize) -> usize {
     std::env::var("FORGED").map_or(usual, |forged| forged.parse().expect("FORGED is a number"))
 }
 
-/// How often the server was sent each command, without those that this test sends.
+/// Returns the count of each command, without those of this test.
 fn commands(redis: &RedisServer) -> Vec<String> {
     let own = ["cmdstat_info", "cmdstat_client", "cmdstat_hello", "cmdstat_monitor", "cmdstat_echo", "cmdstat_command"];
     let info: String = redis.ask("INFO commandstats");
@@ -330,7 +331,7 @@ fn commands(redis: &RedisServer) -> Vec<String> {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// A token with other characters somewhere, still of the shape of one: no two numbers make the same.
+/// Returns the token with some characters changed; a different one for each number.
 fn forge(token: &str, number: usize) -> String {
     let mut bytes = token.as_bytes().to_vec();
     let place = 5 + number % 56;
@@ -344,7 +345,7 @@ fn forge(token: &str, number: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_forged_tokens_is_refused_without_a_single_store_command() {
+async fn forged_tokens_are_rejected_without_store_commands() {
     let count = forged(2_000);
     let redis = RedisServer::start();
     let arguments = ["--store", &redis.url(), "--share-every", "1d", "--log", "json"];
@@ -385,6 +386,6 @@ async fn a_flood_of_forged_tokens_is_refused_without_a_single_store_command() {
         assert!(sent.is_empty(), "{sent:#?}");
     }
     assert_eq!(commands(&redis), before);
-    assert_eq!(redeem(&service.url, &good).await, "200 redeemed", "what they were forged from is still good");
-    println!("{count} forged tokens: {count} times 403, no store command");
+    assert_eq!(redeem(&service.url, &good).await, "200 redeemed", "the original token is still valid");
+    println!("{count} forged tokens: {count} responses 403, no store command");
 }

@@ -1,4 +1,4 @@
-//! The service as backends and browsers see it.
+//! The token API as backends and browsers use it.
 
 use onceward_tests::client::{http, send, token};
 use onceward_tests::redis_server::RedisServer;
@@ -15,7 +15,7 @@ async fn redeem(url: &str, token: &str, attempt: Option<&str>) -> String {
 }
 
 #[tokio::test]
-async fn a_token_is_redeemed_once() {
+async fn token_is_redeemed_once() {
     let redis = RedisServer::start();
     for store in ["memory:", &redis.url()] {
         let service = OncewardServer::start(&["--store", store]);
@@ -28,28 +28,28 @@ async fn a_token_is_redeemed_once() {
 }
 
 #[tokio::test]
-async fn the_same_attempt_is_accepted_twice_and_another_is_not() {
+async fn same_attempt_is_accepted_twice_and_another_is_not() {
     let redis = RedisServer::start();
     for store in ["memory:", &redis.url()] {
         let service = OncewardServer::start(&["--store", store]);
         let (url, token) = (&service.url, token(&service.url).await);
         let run = redeemed_by(url, &token, "one").await;
-        assert_eq!(redeemed_by(url, &token, "one").await, run, "asked again, it is the same run");
+        assert_eq!(redeemed_by(url, &token, "one").await, run, "the same run");
         let release = async |attempt| release(url, &token, attempt, &run).await;
         assert_eq!(redeem(url, &token, Some("two")).await, "409 token_used");
         assert_eq!(redeem(url, &token, None).await, "409 token_used");
-        assert_eq!(redeem(url, &token, Some("one")).await, "200 redeemed", "being asked by others changed nothing");
+        assert_eq!(redeem(url, &token, Some("one")).await, "200 redeemed", "requests of others changed nothing");
         assert_eq!(release("two").await, "409 claim_lost");
         assert_eq!(release("one").await, "204 ");
         assert_eq!(release("one").await, "204 ");
-        assert_eq!(redeem(url, &token, Some("two")).await, "200 redeemed", "it works again");
+        assert_eq!(redeem(url, &token, Some("two")).await, "200 redeemed", "the released token is valid again");
         assert_eq!(release("one").await, "409 claim_lost");
     }
 }
 
-/// While others ask for the same token without an attempt, the attempt is still known: it may ask and release all the same.
+/// While other callers redeem the same token without an attempt, the attempt can still redeem and release it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_attempt_is_accepted_again_while_others_ask_for_its_token() {
+async fn attempt_is_accepted_again_under_contention() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url()]);
     let (url, token) = (service.url.clone(), token(&service.url).await);
@@ -66,14 +66,14 @@ async fn an_attempt_is_accepted_again_while_others_ask_for_its_token() {
     for _ in 0..200 {
         assert_eq!(redeem(&url, &token, Some("one")).await, "200 redeemed");
     }
-    assert!(!hammer.is_finished(), "nobody else was accepted meanwhile");
+    assert!(!hammer.is_finished(), "no other caller was accepted");
     hammer.abort();
     let run = redeemed_by(&url, &token, "one").await;
     assert_eq!(release(&url, &token, "one", &run).await, "204 ");
 }
 
 #[tokio::test]
-async fn a_health_check_may_ask_with_head() {
+async fn health_check_accepts_head() {
     let service = OncewardServer::start(&[]);
     for path in ["/healthz", "/readyz"] {
         let answer = send(http().head(format!("{}{path}", service.url))).await;

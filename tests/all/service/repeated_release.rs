@@ -1,5 +1,5 @@
-//! A release that is repeated, because its answer was lost, never frees a later run of the same attempt. The clock stands
-//! still, so that both runs begin in the same millisecond.
+//! A release that is retried after a lost response never frees a later run of the same attempt. The clock is frozen, so both runs
+//! start in the same millisecond.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const ROUNDS: usize = 300;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Every store, by its address, with the servers behind them.
+/// The servers behind every kind of store.
 struct Stores {
     redis: RedisServer,
     databases: [TestDatabase; 2],
@@ -33,7 +33,7 @@ impl Stores {
     }
 }
 
-/// A guard on this store whose clock stands still.
+/// Returns a guard on this store with a frozen clock.
 async fn guard(address: &str) -> Guard {
     let clock = ManualClock::new();
     let builder = match address {
@@ -44,7 +44,7 @@ async fn guard(address: &str) -> Guard {
     builder.clock((&clock).into()).build()
 }
 
-/// Claims, and gives the pass in writing, or the code of the rejection.
+/// Claims and returns the signed pass, or the code of the rejection.
 async fn claim(guard: &Guard, rules: &KeyRules, key: &str, attempt: &str) -> Result<String, Code> {
     let (key, attempt) = (Key::new(key).unwrap(), Attempt::new(attempt).unwrap());
     let intent = Intent::new("pay", Subject::named("alice")).key(&key).attempt(&attempt);
@@ -64,7 +64,7 @@ async fn repeated_release_of_a_claim_frees_no_later_run() {
             for round in 0..ROUNDS / 2 {
                 let key = format!("{}-{round}", rules == KeyRules::retryable());
                 let first = claim(&guard, &rules, &key, "one").await.unwrap();
-                assert_eq!(claim(&guard, &rules, &key, "one").await, Ok(first.clone()), "asked again, it is the same");
+                assert_eq!(claim(&guard, &rules, &key, "one").await, Ok(first.clone()), "the same run");
                 let late = guard.open_pass(&first).await.unwrap().unwrap();
                 assert_eq!(late.release().await.unwrap(), Settled::Released);
                 let second = claim(&guard, &rules, &key, "one").await.unwrap();
@@ -81,7 +81,7 @@ async fn repeated_release_of_a_claim_frees_no_later_run() {
     }
 }
 
-/// Redeems for an attempt, and names the run.
+/// Redeems for an attempt and returns the run id.
 async fn redeem(guard: &Guard, token: &str, attempt: &Attempt) -> Result<RunId, Code> {
     let intent = Intent::new("pay", Subject::anonymous()).credential(token).attempt(attempt);
     match guard.check(&Policy::token(), &intent).await.unwrap() {
@@ -104,10 +104,10 @@ async fn repeated_release_of_a_token_frees_no_later_run() {
         for round in 0..ROUNDS {
             let token = guard.issue(PATIENCE, Binding::none()).await.unwrap().as_str().to_owned();
             let first = redeem(&guard, &token, &one).await.unwrap();
-            assert_eq!(redeem(&guard, &token, &one).await, Ok(first), "asked again, it is the same");
+            assert_eq!(redeem(&guard, &token, &one).await, Ok(first), "the same run");
             assert_eq!(guard.release(&token, &one, first).await.unwrap(), Settled::Released);
             let second = redeem(&guard, &token, &one).await.unwrap();
-            assert_ne!(first, second, "{address}, round {round}: one name for two runs");
+            assert_ne!(first, second, "{address}, round {round}: one run id for two runs");
             let lost = Settled::Lost;
             assert_eq!(guard.release(&token, &one, first).await.unwrap(), lost, "{address}, round {round}");
             assert_eq!(redeem(&guard, &token, &two).await, Err(Code::TokenUsed), "{address}, round {round}");
@@ -144,7 +144,7 @@ async fn repeated_release_at_the_service_frees_no_later_run() {
             let first = redeemed_by(url, &token, "one").await;
             assert_eq!(release(url, &token, "one", &first).await, "204 ");
             let second = redeemed_by(url, &token, "one").await;
-            assert_ne!(first, second, "{address}, round {round}: one name for two runs");
+            assert_ne!(first, second, "{address}, round {round}: one run id for two runs");
             assert_eq!(release(url, &token, "one", &first).await, "409 claim_lost", "{address}, round {round}");
             let other = post(url, "/token/redeem", &json!({"token": token, "attempt": "two"})).await;
             assert_eq!(other.said(), "409 token_used", "{address}, round {round}");

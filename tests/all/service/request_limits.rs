@@ -1,4 +1,4 @@
-//! Too much at once: what is beyond a limit is refused in time and in words, and whoever keeps within it does not notice.
+//! Overload: requests beyond a limit are rejected in time with a problem, and clients within the limit are not affected.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use tokio::time::{Instant, sleep_until, timeout};
 const LONG: Duration = Duration::from_secs(20);
 
 async fn connect(url: &str) -> TcpStream {
-    TcpStream::connect(url.trim_start_matches("http://")).await.expect("it listens")
+    TcpStream::connect(url.trim_start_matches("http://")).await.expect("the service listens")
 }
 
-/// Everything that is said until the connection is closed.
+/// Reads until the connection is closed.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
-    let read = timeout(LONG, stream.read_to_end(&mut answer)).await.expect("it is closed in time");
-    read.expect("it is closed in good order");
+    let read = timeout(LONG, stream.read_to_end(&mut answer)).await.expect("the connection is closed in time");
+    read.expect("the connection is closed without a reset");
     String::from_utf8(answer).unwrap()
 }
 
 #[tokio::test]
-async fn beyond_the_cap_requests_are_shed_at_once_and_health_is_not() {
+async fn requests_beyond_max_in_flight_are_shed_but_health_is_not() {
     let redis = RedisServer::start();
     let patient = ["--store", &redis.url(), "--store-timeout", "20s", "--max-in-flight", "3"];
     let service = OncewardServer::start(&patient);
@@ -46,7 +46,7 @@ async fn beyond_the_cap_requests_are_shed_at_once_and_health_is_not() {
         held.spawn(async move { post(&url, "/token", &json!({})).await.status });
     }
     let in_flight = || async { Metrics::of(&url).await.sum("onceward_http_requests_in_flight", &[]) };
-    until("three are in flight", LONG, || async { in_flight().await == 3.0 }).await;
+    until("three requests are in flight", LONG, || async { in_flight().await == 3.0 }).await;
     let client = http();
     for path in ["/token", "/claim", "/openapi.json", "/"] {
         let begun = Instant::now();
@@ -64,13 +64,13 @@ async fn beyond_the_cap_requests_are_shed_at_once_and_health_is_not() {
     }
     assert_eq!(Metrics::of(&url).await.sum("onceward_http_requests_shed_total", &[]), 4.0);
     redis.thaw();
-    assert_eq!(held.join_all().await, [201; 3], "whoever was let in is answered");
+    assert_eq!(held.join_all().await, [201; 3], "admitted requests get their response");
     token(&url).await;
     assert_eq!(in_flight().await, 0.0);
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_gives_the_place_back() {
+async fn disconnected_client_frees_its_place() {
     let redis = RedisServer::start();
     let patient = ["--store", &redis.url(), "--store-timeout", "60s", "--max-in-flight", "2"];
     let service = OncewardServer::start(&patient);
@@ -84,17 +84,18 @@ async fn whoever_hangs_up_gives_the_place_back() {
         streams.push(stream);
     }
     let in_flight = || async { Metrics::of(&service.url).await.sum("onceward_http_requests_in_flight", &[]) };
-    until("both are in flight", LONG, || async { in_flight().await == 2.0 }).await;
+    until("both requests are in flight", LONG, || async { in_flight().await == 2.0 }).await;
     assert_eq!(post(&service.url, "/token", &json!({})).await.said(), "503 overloaded");
     drop(streams);
-    until("nobody is in flight, though the store is silent", LONG, || async { in_flight().await == 0.0 }).await;
+    until("no request is in flight, although the store does not answer", LONG, || async { in_flight().await == 0.0 })
+        .await;
     redis.thaw();
     let is_served = || async { post(&service.url, "/token", &json!({})).await.status == 201 };
-    until("it is served", LONG, is_served).await;
+    until("a new request is served", LONG, is_served).await;
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_answered_in_words_and_its_connection_closed() {
+async fn missing_body_times_out_with_a_problem() {
     let service = OncewardServer::start(&["--request-timeout", "1s", "--admin-listen", "127.0.0.1:0"]);
     for (body, length) in [("", 2), ("{", 2), (&"x".repeat(10_000), 12_000), ("", 2_000_000)] {
         let mut stream = connect(&service.url).await;
@@ -104,16 +105,16 @@ async fn a_body_that_does_not_come_is_answered_in_words_and_its_connection_close
         let begun = Instant::now();
         stream.write_all(head.as_bytes()).await.unwrap();
         let answer = rest(&mut stream).await;
-        assert!(begun.elapsed() >= Duration::from_secs(1), "it had its time: {:?}", begun.elapsed());
+        assert!(begun.elapsed() >= Duration::from_secs(1), "the timeout has passed: {:?}", begun.elapsed());
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
         assert!(answer.contains("connection: close\r\n") && answer.contains("\"code\":\"bad_request\""), "{answer}");
-        assert!(answer.contains("The body did not arrive within 1s. Nothing was done."), "{answer}");
+        assert!(answer.contains("The body did not arrive within 1s. Nothing ran."), "{answer}");
     }
     assert_eq!(Metrics::of(&service.admin()).await.sum("onceward_http_slow_bodies_total", &[]), 4.0);
 }
 
 #[tokio::test]
-async fn a_large_body_that_stops_halfway_is_cut_too() {
+async fn stalled_large_body_times_out() {
     let service = OncewardServer::start(&["--request-timeout", "1s"]);
     let mut stream = connect(&service.url).await;
     let body = format!("{{\"pass\": \"{}", "x".repeat(100_000));
@@ -125,8 +126,8 @@ async fn a_large_body_that_stops_halfway_is_cut_too() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
-    /// A head that comes faster than this has too many headers before it has taken too long.
+async fn slow_head_times_out_on_a_reused_connection() {
+    /// Interval between headers; with a shorter one, the limit of headers is reached before the timeout.
     const BETWEEN_HEADERS: Duration = Duration::from_millis(200);
     let service = OncewardServer::start(&["--request-timeout", "2s"]);
     let mut fresh = connect(&service.url).await;
@@ -147,17 +148,17 @@ async fn a_head_that_does_not_come_is_cut_also_on_a_connection_that_was_used() {
     };
     let begun = Instant::now();
     let mut answer = Vec::new();
-    // Closed in the middle of what is sent, it may end as a reset.
+    // Closing while the client still sends may cause a reset.
     let (closed, ()) =
-        timeout(LONG, async { tokio::join!(read.read_to_end(&mut answer), dribbling) }).await.expect("it is cut");
-    // An idle connection may stay open for 5 seconds, and a head has request_timeout from there.
+        timeout(LONG, async { tokio::join!(read.read_to_end(&mut answer), dribbling) }).await.expect("it is closed");
+    // An idle connection may stay open for 5 seconds, and then a head has request_timeout.
     let took = begun.elapsed();
     assert!((Duration::from_secs(6)..Duration::from_secs(10)).contains(&took), "{closed:?} after {took:?}");
 }
 
-/// What is asked again and again on one connection, and what takes long to answer, is not cut, however old the connection is.
+/// Neither a connection with repeated requests nor one with a slow response is closed, whatever its age.
 #[tokio::test]
-async fn a_connection_in_use_is_never_cut() {
+async fn connection_in_use_is_never_closed() {
     let redis = RedisServer::start();
     let arguments = ["--request-timeout", "500ms", "--store", &redis.url(), "--store-timeout", "20s"];
     let service = OncewardServer::start(&arguments);
@@ -174,14 +175,14 @@ async fn a_connection_in_use_is_never_cut() {
     redis.freeze();
     stream.write_all(request).await.unwrap();
     let waited = timeout(Duration::from_millis(3_500), stream.read(&mut answer)).await;
-    assert!(waited.is_err(), "it is being answered: {waited:?}");
+    assert!(waited.is_err(), "the response is pending: {waited:?}");
     redis.thaw();
     let read = stream.read(&mut answer).await.unwrap();
     assert!(answer[..read].starts_with(b"HTTP/1.1 201 "), "{:?}", String::from_utf8_lossy(&answer[..read]));
 }
 
 #[tokio::test]
-async fn a_body_that_comes_slowly_takes_nobody_s_place() {
+async fn slow_body_uses_no_capacity() {
     let service = OncewardServer::start(&["--max-in-flight", "1", "--request-timeout", "20s"]);
     let mut slow = Vec::new();
     for _ in 0..10 {
@@ -196,11 +197,11 @@ async fn a_body_that_comes_slowly_takes_nobody_s_place() {
     for stream in &mut slow {
         stream.write_all(b"}").await.unwrap();
         let answer = rest(stream).await;
-        assert!(answer.starts_with("HTTP/1.1 201 "), "slow, and still in time: {answer}");
+        assert!(answer.starts_with("HTTP/1.1 201 "), "slow, but within the timeout: {answer}");
     }
 }
 
-/// Fetches tokens from this address at this pace, and gives how many were asked for and how many were had.
+/// Requests tokens from this address at this rate and returns the number of requests and of issued tokens.
 async fn fetch(
     url: String,
     from: Ipv4Addr,
@@ -230,7 +231,7 @@ async fn fetch(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_at_five_times_the_quota_leaves_others_theirs() {
+async fn flood_beyond_the_quota_leaves_other_clients_theirs() {
     const LASTING: Duration = Duration::from_secs(5);
     let service =
         OncewardServer::start(&["--rate-limit", "50/s", "--rate-burst", "50", "--rate-limit-total", "1000/s"]);
@@ -247,17 +248,17 @@ async fn a_flood_at_five_times_the_quota_leaves_others_theirs() {
     let others = others.join_all().await;
     let (asked, had) = others.iter().fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
     let (flooded, through) = flood.await.unwrap();
-    println!("a flood of {flooded} got {through}; 20 others asked for {asked} and got {had}");
+    println!("a flood of {flooded} requests got {through} tokens; 20 other clients sent {asked} and got {had}");
     assert!(had as f64 >= 0.999 * asked as f64, "{had} of {asked}");
     let quota = 50.0 + 50.0 * begun.elapsed().as_secs_f64();
     assert!(flooded > 1_200 && (through as f64) <= quota, "{through} of {flooded}, and the quota is {quota}");
     let limited = Metrics::of(&service.url).await.sum("onceward_rate_limited_total", &["scope=\"client\""]);
     assert_eq!(limited, (flooded - through) as f64 + (asked - had) as f64);
-    assert_eq!(lost.load(Ordering::SeqCst), 0, "everybody was answered");
+    assert_eq!(lost.load(Ordering::SeqCst), 0, "every request got a response");
 }
 
 #[tokio::test]
-async fn beyond_the_cap_on_connections_one_waits_until_another_is_closed() {
+async fn connection_beyond_max_connections_waits() {
     let service = OncewardServer::start(&[
         "--max-connections",
         "1",
@@ -267,7 +268,7 @@ async fn beyond_the_cap_on_connections_one_waits_until_another_is_closed() {
         "1s",
     ]);
     let begun = Instant::now();
-    // Each worker has one at least.
+    // Each worker allows at least one connection.
     let mut slow = Vec::new();
     for _ in 0..std::thread::available_parallelism().map_or(1, |count| count.get()) * 2 {
         let mut stream = connect(&service.url).await;
@@ -275,6 +276,6 @@ async fn beyond_the_cap_on_connections_one_waits_until_another_is_closed() {
         slow.push(stream);
     }
     token(&service.url).await;
-    // Until the first of them has had its time, there is no room.
+    // There is no room until the first connection times out.
     assert!(begun.elapsed() > Duration::from_millis(900), "it waited for {:?}", begun.elapsed());
 }

@@ -1,4 +1,4 @@
-//! The browser SDK, as the service serves it: the committed file, at an address that stays and at one that names its content.
+//! The browser SDK as the service serves it: the committed file, at a stable path and at one with a content hash.
 
 use onceward_api::Code;
 use onceward_tests::client::{http, send};
@@ -8,7 +8,7 @@ use reqwest::Method;
 const COMMITTED: &[u8] = include_bytes!("../../../client-sdk/web/dist/onceward.js");
 
 #[tokio::test]
-async fn the_script_is_the_committed_one_and_is_sent_again_only_if_it_has_changed() {
+async fn script_is_the_committed_file_with_an_etag() {
     let service = OncewardServer::start(&[]);
     let url = format!("{}/sdk/onceward.js", service.url);
     let script = send(http().get(&url)).await;
@@ -26,7 +26,7 @@ async fn the_script_is_the_committed_one_and_is_sent_again_only_if_it_has_change
 }
 
 #[tokio::test]
-async fn under_the_name_of_its_content_it_is_kept_for_good_and_any_other_name_leads_to_it() {
+async fn hashed_script_path_is_immutable_and_others_redirect() {
     let service = OncewardServer::start(&[]);
     let script = send(http().get(format!("{}/sdk/onceward.js", service.url))).await;
     let named = script.headers["content-location"].to_str().unwrap().to_owned();
@@ -35,7 +35,7 @@ async fn under_the_name_of_its_content_it_is_kept_for_good_and_any_other_name_le
     assert_eq!(kept.headers["cache-control"], "public, max-age=31536000, immutable");
 
     let before = send(http().get(format!("{}/sdk/onceward.0123456789abcdef.js", service.url))).await;
-    assert_eq!((before.status, &before.body[..]), (200, COMMITTED), "the client has followed");
+    assert_eq!((before.status, &before.body[..]), (200, COMMITTED), "the client followed the redirect");
     assert_eq!(before.headers["cache-control"], "public, no-cache");
 
     for path in ["/sdk/onceward.js", &*named] {

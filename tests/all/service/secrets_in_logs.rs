@@ -1,4 +1,4 @@
-//! What the service keeps to itself: no secret is in a log, an error or the help, at any level.
+//! No secret is in a log, an error or the help, at any log level.
 
 use std::fs::File;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use tempfile::NamedTempFile;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What may not be seen anywhere.
+/// Secrets that must not appear anywhere.
 const PASSWORD: &str = "canary-redis-password";
 const SIGNING: &str = "canary-signing-secret-of-this-test";
 const FORMER: &str = "canary-former-secret-of-this-test";
 const API_KEY: &str = "canary-api-key-canary";
 
-/// Every page and every question, each also where it does not belong.
+/// Every path, each also called with the wrong method.
 const EVERYWHERE: [&str; 20] = [
     "/token",
     "/tokens",
@@ -44,7 +44,7 @@ const EVERYWHERE: [&str; 20] = [
     "/nowhere",
 ];
 
-/// Does everything that has a secret in it, also while the store breaks. Gives the tokens and passes that may not be seen.
+/// Sends every request that contains a secret, also during a store outage. Returns the tokens and passes that must not be logged.
 async fn handle_secrets(url: &str, redis: &mut RedisServer) -> Vec<String> {
     let (mut tokens, mut passes) = (Vec::new(), Vec::new());
     for round in 0..3 {
@@ -53,7 +53,7 @@ async fn handle_secrets(url: &str, redis: &mut RedisServer) -> Vec<String> {
         }
         if round == 2 {
             redis.restart();
-            until("it is ready again", 5 * SECOND, || async { get(url, "/readyz").await.status == 200 }).await;
+            until("the service is ready again", 5 * SECOND, || async { get(url, "/readyz").await.status == 200 }).await;
         }
         let issued = send(http().post(format!("{url}/token")).bearer_auth(API_KEY)).await;
         if let Ok(Value::String(token)) =
@@ -73,7 +73,7 @@ async fn handle_secrets(url: &str, redis: &mut RedisServer) -> Vec<String> {
     tokens
 }
 
-/// Claims a key in somebody's name, asks for it, and completes it; the right way and others. Gives the pass, if there is one.
+/// Claims a key, looks it up and completes it, with valid and invalid requests. Returns the pass, if there is one.
 async fn claim(url: &str, round: usize, token: &str) -> Option<String> {
     let whose = json!({"key": format!("canary-key-{round}"), "action": "pay", "subject": "canary-subject"});
     let ask = async |path: &str, body: &Value| {
@@ -105,7 +105,7 @@ async fn claim(url: &str, round: usize, token: &str) -> Option<String> {
     pass
 }
 
-/// Redeems and releases a token, with the right key and a wrong one, in bodies that can be read and others.
+/// Redeems and releases a token with the right key and a wrong one, in valid and malformed bodies.
 async fn use_up(url: &str, token: &str) {
     let client = http();
     for body in [
@@ -127,7 +127,7 @@ async fn use_up(url: &str, token: &str) {
     }
 }
 
-/// Sends a token in the query, the headers and the body to every address, with every method.
+/// Sends a token in query, headers and body to every path, with every method.
 async fn ask_everywhere(url: &str, token: &str) {
     let client = http();
     for path in EVERYWHERE {
@@ -144,7 +144,7 @@ async fn ask_everywhere(url: &str, token: &str) {
     }
 }
 
-/// Whoever asks may see the token that was sent, and nothing of what the service keeps to itself.
+/// Asserts that a response shows no secret of the service; it may show the token that the client sent.
 fn assert_keeps_secrets(answer: &Answer) {
     for secret in [PASSWORD, SIGNING, FORMER] {
         assert!(!String::from_utf8_lossy(&answer.body).contains(secret), "{answer:?}");
@@ -155,13 +155,13 @@ fn assert_unseen(text: &str, tokens: &[String]) {
     for line in text.lines() {
         assert!(!line.contains("canary") && !line.contains("ow1_"), "{line}");
         for token in tokens {
-            // Not a half of it either.
+            // Not one half of it either.
             assert!(!line.contains(&token[4..37]) && !line.contains(&token[37..]), "{line}");
         }
     }
 }
 
-/// How a setting reaches the service.
+/// The source of a setting.
 #[derive(Debug, Clone, Copy)]
 enum SettingSource {
     Flag,
@@ -171,7 +171,7 @@ enum SettingSource {
 }
 
 impl SettingSource {
-    /// The arguments and the environment that give these settings.
+    /// Returns the arguments and environment variables for these settings.
     fn give(self, settings: &[(&str, String)]) -> (Vec<String>, Vec<(String, String)>) {
         let (mut arguments, mut variables) = (Vec::new(), Vec::new());
         for (name, value) in settings {
@@ -187,7 +187,7 @@ impl SettingSource {
     }
 }
 
-/// Everything that the service has said at the finest level while secrets went through it. Asserts that it shows none.
+/// Runs the service at the most verbose level with secrets in every request. Asserts that its output shows none.
 async fn assert_tells_nothing(form: &str, way: SettingSource) {
     let mut redis = RedisServer::start_with(&["--requirepass", PASSWORD]);
     let store = format!("redis://:{PASSWORD}@127.0.0.1:{}", redis.port());
@@ -207,12 +207,15 @@ async fn assert_tells_nothing(form: &str, way: SettingSource) {
     let tokens = handle_secrets(&service.url, &mut redis).await;
     let said = || std::fs::read_to_string(log.path()).unwrap();
     let asked = 3 * 6;
-    until("it has logged", 5 * SECOND, || std::future::ready(said().matches("/nowhere").count() >= 2 * asked)).await;
+    until("every request is logged", 5 * SECOND, || {
+        std::future::ready(said().matches("/nowhere").count() >= 2 * asked)
+    })
+    .await;
     drop(service);
     let said = said();
     assert!(said.contains(&format!("redis://127.0.0.1:{}", redis.port())), "the banner names the store:\n{said}");
-    assert!(said.contains("WARN"), "that the store was gone was logged:\n{said}");
-    assert!(said.contains("DEBUG"), "the level counts:\n{said}");
+    assert!(said.contains("WARN"), "the outage was logged:\n{said}");
+    assert!(said.contains("DEBUG"), "the log level applies:\n{said}");
     assert_unseen(&said, &tokens);
 }
 
@@ -223,18 +226,18 @@ fn file(text: &str) -> NamedTempFile {
 }
 
 #[tokio::test]
-async fn no_secret_is_in_the_json_log_at_the_finest_level_however_it_was_given() {
+async fn json_trace_log_contains_no_secret() {
     let ways = [SettingSource::Flag, SettingSource::Variable, SettingSource::FileOfFlag, SettingSource::FileOfVariable];
     join_all(ways.map(|way| assert_tells_nothing("json", way))).await;
 }
 
 #[tokio::test]
-async fn no_secret_is_in_the_human_log_at_the_finest_level_however_it_was_given() {
+async fn human_trace_log_contains_no_secret() {
     join_all([SettingSource::Flag, SettingSource::FileOfVariable].map(|way| assert_tells_nothing("human", way))).await;
 }
 
 #[test]
-fn no_secret_is_in_the_help_nor_in_what_is_said_of_wrong_settings() {
+fn help_and_setting_errors_contain_no_secret() {
     let store = format!("redis://:{PASSWORD}@127.0.0.1:1");
     let good = ["--store", &store, "--secret", SIGNING, "--secret-previous", FORMER, "--api-key", API_KEY];
     let files = [

@@ -1,4 +1,4 @@
-//! Starting the service with settings that are wrong, and in which order they count.
+//! Startup with wrong settings, and the precedence of setting sources.
 
 use std::net::TcpListener;
 use std::process::{Output, Stdio};
@@ -12,7 +12,7 @@ use onceward_tests::service::{OncewardServer, command, run};
 use tempfile::NamedTempFile;
 use tokio::time::Instant;
 
-/// A file with this text, and its path.
+/// Creates a file with this text and returns it with its path.
 fn file(text: &str) -> (NamedTempFile, String) {
     let file = NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
@@ -20,7 +20,7 @@ fn file(text: &str) -> (NamedTempFile, String) {
     (file, path)
 }
 
-/// Runs it, asserts that it did not start, and gives what it said on its error output.
+/// Runs the service, asserts that it does not start, and returns its error output.
 fn refused(arguments: &[&str]) -> String {
     said(&run(&[&["--listen", "127.0.0.1:0"], arguments].concat()))
 }
@@ -35,20 +35,20 @@ fn said(output: &Output) -> String {
 
 /// The settings, as the README's table has them.
 fn settings() -> Vec<String> {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md")).unwrap();
     let (_, table) = readme.split_once("| setting | default |").unwrap();
     let rows = table.lines().take_while(|line| line.starts_with('|') || line.is_empty() || line.starts_with(' '));
     rows.filter_map(|row| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect()
 }
 
-/// How long a token of this service lives.
+/// Returns the lifetime of a token in seconds.
 async fn life(service: &OncewardServer) -> u64 {
     let answer = ask_token(&service.url, "").await;
     serde_json::from_slice::<IssuedToken>(&answer.body).unwrap().expires_in
 }
 
 #[test]
-fn help_names_every_setting_and_is_no_failure() {
+fn help_names_every_setting_and_succeeds() {
     let help = run(&["--help"]);
     let text = String::from_utf8(help.stdout).unwrap();
     assert!(help.status.success() && help.stderr.is_empty());
@@ -64,14 +64,14 @@ fn help_names_every_setting_and_is_no_failure() {
 }
 
 #[test]
-fn its_version_is_that_of_the_workspace() {
+fn version_is_that_of_the_workspace() {
     let version = run(&["--version"]);
     assert!(version.status.success());
     assert_eq!(String::from_utf8(version.stdout).unwrap().trim(), concat!("onceward ", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
-fn an_unknown_name_is_answered_with_the_nearest() {
+fn unknown_setting_suggests_the_nearest() {
     for (mistyped, meant) in [("--token-tll", "--token-ttl"), ("--listn", "--listen"), ("--ratelimit", "--rate-limit")]
     {
         let error = refused(&[mistyped, "1m"]);
@@ -91,7 +91,7 @@ fn an_unknown_name_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn a_value_that_cannot_be_read_is_named_with_its_setting_and_what_to_write() {
+fn invalid_value_is_rejected_with_setting_and_fix() {
     for (arguments, names) in [
         (["--listen", "nowhere"], ["listen", "--listen", "`nowhere`", "127.0.0.1:8080"]),
         (["--listen", "127.0.0.1"], ["listen", "--listen", "`127.0.0.1`", "127.0.0.1:8080"]),
@@ -128,12 +128,12 @@ fn a_value_that_cannot_be_read_is_named_with_its_setting_and_what_to_write() {
         (["--config", "/nowhere/at/all"], ["config", "/nowhere/at/all", "read", ""]),
     ] {
         let error = said(&run(&arguments));
-        assert!(names.iter().all(|name| error.contains(name)), "{arguments:?} has to name {names:?}:\n{error}");
+        assert!(names.iter().all(|name| error.contains(name)), "{arguments:?}: {names:?} are not all in\n{error}");
     }
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_named() {
+fn invalid_toml_file_is_named() {
     for text in ["token_ttl", "token_ttl = ", "= 1", "token_ttl = \"1m\"\ntoken_ttl = \"2m\"", "\u{0}"] {
         let (_file, path) = file(text);
         let error = refused(&["--config", &path]);
@@ -148,7 +148,7 @@ fn a_file_that_is_no_toml_is_named() {
 }
 
 #[test]
-fn a_port_in_use_is_named_with_the_setting() {
+fn port_in_use_is_named_with_the_setting() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let error = said(&run(&["--listen", &address]));
@@ -156,7 +156,7 @@ fn a_port_in_use_is_named_with_the_setting() {
 }
 
 #[test]
-fn listening_beyond_this_machine_without_a_key_is_refused() {
+fn non_loopback_listener_without_a_key_is_rejected() {
     for address in ["0.0.0.0:0", "[::]:0"] {
         let error = said(&run(&["--listen", address]));
         assert!(error.contains("listen") && error.contains(address), "{error}");
@@ -169,7 +169,7 @@ fn listening_beyond_this_machine_without_a_key_is_refused() {
 }
 
 #[test]
-fn a_store_that_is_absent_is_waited_for_and_then_named_without_its_password() {
+fn absent_store_is_awaited_and_named_without_password() {
     let port = free_port();
     for store in [
         format!("redis://:canary-password@127.0.0.1:{port}"),
@@ -181,16 +181,16 @@ fn a_store_that_is_absent_is_waited_for_and_then_named_without_its_password() {
         let took = begun.elapsed();
         assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(5), "{took:?}");
         let host = store.rsplit('@').next().unwrap().trim_start_matches("redis://").split('/').next().unwrap();
-        for named in ["store", host, "300ms", "--store", "--wait-for"] {
+        for named in ["store", host, "300 ms", "--store", "--wait-for"] {
             assert!(error.contains(named), "{named} is not in\n{error}");
         }
         assert!(!error.contains("canary"), "{error}");
     }
 }
 
-/// Nobody may listen on the usual port of Redis here, so this only looks at what is said.
+/// The test cannot listen on the default port of Redis, so it only checks the error.
 #[test]
-fn the_store_is_shown_without_its_password_also_where_no_port_is_given() {
+fn store_without_a_port_is_shown_without_password() {
     for store in [
         "redis://:canary-password@127.0.0.9",
         "redis://canary-user:canary-password@127.0.0.9/0",
@@ -207,7 +207,7 @@ fn the_store_is_shown_without_its_password_also_where_no_port_is_given() {
 }
 
 #[test]
-fn a_wrong_password_is_an_error_that_does_not_show_it() {
+fn wrong_password_error_does_not_show_it() {
     let redis = RedisServer::start_with(&["--requirepass", "right-canary-password"]);
     for login in ["", ":wrong-canary-password@", "canary-user:wrong-canary-password@"] {
         let store = format!("redis://{login}127.0.0.1:{}", redis.port());
@@ -218,7 +218,7 @@ fn a_wrong_password_is_an_error_that_does_not_show_it() {
 }
 
 #[test]
-fn a_store_that_takes_connections_and_never_answers_is_not_waited_for_any_longer() {
+fn silent_store_is_awaited_up_to_the_timeout() {
     let redis = RedisServer::start();
     redis.freeze();
     let begun = Instant::now();
@@ -229,9 +229,9 @@ fn a_store_that_takes_connections_and_never_answers_is_not_waited_for_any_longer
     assert!(error.contains(&redis.url()) && error.contains("--wait-for"), "{error}");
 }
 
-/// A key that was left out in silence would leave the service open.
+/// Silently ignoring a key would leave the service open.
 #[test]
-fn a_variable_that_is_no_text_is_named_and_not_left_out() {
+fn non_utf8_variable_is_rejected_by_name() {
     use std::os::unix::ffi::OsStrExt as _;
     let mut command = command(&["--listen", "127.0.0.1:0"]);
     command.env("ONCEWARD_API_KEY", std::ffi::OsStr::from_bytes(b"canary\xff"));
@@ -244,12 +244,12 @@ fn a_variable_that_is_no_text_is_named_and_not_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_comes_late_is_waited_for() {
+async fn late_store_is_awaited() {
     let mut redis = RedisServer::start();
     redis.kill();
     let store = redis.url();
     let starting = std::thread::spawn(move || OncewardServer::start(&["--store", &store, "--wait-for", "15s"]));
-    // That it waits can only be seen by its not having ended.
+    // The service waits, so it has not exited.
     assert!(!until_blocking(Duration::from_millis(300), || starting.is_finished()));
     redis.restart();
     let service = starting.join().unwrap();
@@ -258,7 +258,7 @@ async fn a_store_that_comes_late_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_flag_goes_over_the_environment_and_that_over_the_file() {
+async fn flag_overrides_environment_overrides_file() {
     let (_file, path) = file("token_ttl = \"1m\"\nlog = \"json\"\nlisten = \"127.0.0.1:0\"");
     let start = |variable: Option<&str>, arguments: &[&str]| {
         let mut command = command(arguments);
@@ -274,11 +274,11 @@ async fn a_flag_goes_over_the_environment_and_that_over_the_file() {
     assert!(error.contains("token_ttl") && error.contains("ONCEWARD_TOKEN_TTL") && error.contains("`x`"), "{error}");
     let (_other, other) = file("token_ttl = \"4m\"");
     let named = start(None, &["--config", &other, "--listen", "127.0.0.1:0", "--log", "json"]);
-    assert_eq!(life(&named).await, 240, "the file that the flag names");
+    assert_eq!(life(&named).await, 240, "the file named by the flag");
 }
 
 #[tokio::test]
-async fn an_unknown_variable_is_a_warning_and_no_more() {
+async fn unknown_variable_is_only_a_warning() {
     let mut command = command(&["--listen", "127.0.0.1:0", "--log", "json"]);
     command.env("ONCEWARD_TOKEN_TLL", "canary").env("ONCEWARD_SERVICE_HOST", "10.0.0.1").env("ONCEWARD_LOGO", "x");
     let service = OncewardServer::spawn(command);

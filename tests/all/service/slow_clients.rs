@@ -1,4 +1,4 @@
-//! Thousands who send slowly, and ordinary callers beside them.
+//! Thousands of slow clients (slowloris), with ordinary clients beside them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,23 +16,23 @@ use tokio::time::{Instant, sleep, timeout};
 
 const HEADS: usize = 2_000;
 const BODIES: usize = 500;
-/// How long each of them is let be.
+/// Request timeout of the service.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How slowly each of them sends.
+/// Interval between two sends of a slow client.
 const BETWEEN_PIECES: Duration = Duration::from_millis(400);
 const HEAD: &str =
     "POST /token HTTP/1.1\r\nhost: onceward\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n";
 
-/// Both ends of each connection are open files; this end is of this process.
+/// Raises the limit of open files: each connection takes one in this process.
 fn make_room() {
     let mut limit = getrlimit(Resource::Nofile);
     let wanted = (HEADS + BODIES) as u64 * 2;
     limit.current = limit.current.map(|current| current.max(limit.maximum.map_or(wanted, |most| most.min(wanted))));
-    setrlimit(Resource::Nofile, limit).expect("up to its maximum, a process may raise it");
+    setrlimit(Resource::Nofile, limit).expect("a process may raise its soft limit");
     assert!(limit.current.is_none_or(|current| current > wanted / 2), "ulimit -Hn is too low for this test: {limit:?}");
 }
 
-/// How many are connected, how many have been cut off, and what was said to them.
+/// Numbers of connected and of closed clients, and the statuses they received.
 #[derive(Default)]
 struct Crowd {
     connected: AtomicUsize,
@@ -40,9 +40,9 @@ struct Crowd {
     told: [AtomicUsize; 2],
 }
 
-/// Sends a little every so often, until it is cut off.
+/// Sends a few bytes at each interval until the server closes the connection.
 async fn dribble(address: String, at_once: &'static str, then: &'static str, crowd: Arc<Crowd>) {
-    let mut stream = TcpStream::connect(address).await.expect("it is let in");
+    let mut stream = TcpStream::connect(address).await.expect("the connection is accepted");
     crowd.connected.fetch_add(1, Ordering::SeqCst);
     let _ = stream.write_all(at_once.as_bytes()).await;
     let (mut read, mut write) = stream.split();
@@ -55,7 +55,7 @@ async fn dribble(address: String, at_once: &'static str, then: &'static str, cro
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        // A reset is an end too: it had more to say.
+        // A reset counts too: the client was still sending.
         _ = listening => {}
         () = sending => {}
     }
@@ -65,7 +65,7 @@ async fn dribble(address: String, at_once: &'static str, then: &'static str, cro
     }
 }
 
-/// Fetches tokens one after the other until it is told to stop, and gives how long each took; `None` if it was not had.
+/// Requests tokens one after the other until `is_over`. Returns the response times, `None` for a failure.
 async fn ordinary(url: String, is_over: Arc<AtomicBool>) -> Vec<Option<Duration>> {
     let (client, mut took) = (http(), Vec::new());
     while !is_over.load(Ordering::SeqCst) {
@@ -79,7 +79,7 @@ async fn ordinary(url: String, is_over: Arc<AtomicBool>) -> Vec<Option<Duration>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_slow_heads_and_five_hundred_slow_bodies_hold_nobody_up_and_are_cut() {
+async fn thousands_of_slow_clients_delay_no_ordinary_client() {
     make_room();
     let arguments = ["--request-timeout", "3s", "--rate-limit", "off", "--max-in-flight", "64"];
     let service = OncewardServer::start(&arguments);
@@ -88,7 +88,7 @@ async fn two_thousand_slow_heads_and_five_hundred_slow_bodies_hold_nobody_up_and
     let begun = Instant::now();
     let mut slow = JoinSet::new();
     for number in 0..HEADS + BODIES {
-        // Mixed, so that neither waits for the other.
+        // Interleaved, so that neither kind waits for the other.
         let (at_once, then) = if number % 5 == 0 { (HEAD_ENDED, " ") } else { (HEAD, "x-more: 1\r\n") };
         slow.spawn(dribble(address.clone(), at_once, then, Arc::clone(&crowd)));
     }
@@ -97,7 +97,7 @@ async fn two_thousand_slow_heads_and_five_hundred_slow_bodies_hold_nobody_up_and
         callers.spawn(ordinary(service.url.clone(), Arc::clone(&is_over)));
     }
     let connected = || std::future::ready(crowd.connected.load(Ordering::SeqCst) == HEADS + BODIES);
-    until("all are connected", Duration::from_secs(10), connected).await;
+    until("all clients are connected", Duration::from_secs(10), connected).await;
     let all_in = begun.elapsed();
     while slow.join_next().await.is_some() {}
     let all_cut = begun.elapsed();
@@ -109,22 +109,22 @@ async fn two_thousand_slow_heads_and_five_hundred_slow_bodies_hold_nobody_up_and
     let of = |share: f64| had[((had.len() - 1) as f64 * share) as usize];
     let (half, slowest, longest) = (of(0.5), of(0.99), of(1.0));
     println!(
-        "{HEADS} slow heads and {BODIES} slow bodies, all there after {all_in:.1?} and all cut after {all_cut:.1?}; \
+        "{HEADS} slow heads and {BODIES} slow bodies, all connected after {all_in:.1?} and all closed after {all_cut:.1?}; \
          beside them {count} ordinary requests, {lost} without a token; half within {half:.1?}, 99 of 100 within \
          {slowest:.1?}, the longest {longest:.1?}"
     );
     let told = crowd.told.each_ref().map(|told| told.load(Ordering::SeqCst));
-    println!("of those cut, {} were told 408 and {} 400; the rest still sent when they were closed", told[0], told[1]);
+    println!("of those closed, {} received 408 and {} 400; the rest were still sending", told[0], told[1]);
     assert_eq!((lost, count > 100), (0, true), "of {count}");
-    assert!(slowest < PATIENCE, "nobody waits until they are cut: {slowest:?}");
+    assert!(slowest < PATIENCE, "ordinary clients do not wait for the slow ones: {slowest:?}");
     assert_eq!(crowd.cut.load(Ordering::SeqCst), HEADS + BODIES);
     let metrics = Metrics::of(&service.url).await;
     assert_eq!(metrics.sum("onceward_http_slow_bodies_total", &[]), BODIES as f64);
-    assert_eq!(metrics.sum("onceward_http_requests_shed_total", &[]), 0.0, "they take nobody's place");
+    assert_eq!(metrics.sum("onceward_http_requests_shed_total", &[]), 0.0, "slow clients cause no shedding");
     token(&service.url).await;
 }
 
-/// A head that is whole, of a body that is not.
+/// A complete head whose body is incomplete.
 const HEAD_ENDED: &str = concat!(
     "POST /token HTTP/1.1\r\nhost: onceward\r\ncontent-type: application/json\r\n",
     "content-length: 1000\r\n\r\n"

@@ -1,4 +1,4 @@
-//! What the service says when it starts, to whoever reads it.
+//! Output of the service at startup, on a terminal and elsewhere.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// Both ends of a terminal: what is shown on it, and what to write to.
+/// Opens a pseudoterminal and returns its two ends: output to read, and the service's stdout.
 fn terminal() -> (File, Stdio) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let shown = openpt(flags).unwrap();
@@ -23,7 +23,7 @@ fn terminal() -> (File, Stdio) {
     (shown.into(), written.into())
 }
 
-/// Reads until there is no more to read, which it keeps.
+/// Collects everything read from this file.
 fn keep(mut from: File) -> Arc<Mutex<String>> {
     let kept = Arc::new(Mutex::new(String::new()));
     let keeper = Arc::clone(&kept);
@@ -37,24 +37,24 @@ fn keep(mut from: File) -> Arc<Mutex<String>> {
 }
 
 #[tokio::test]
-async fn on_a_terminal_people_are_told_where_to_click_and_what_the_store_means() {
+async fn terminal_output_shows_url_and_store() {
     let (shown, written) = terminal();
     let shown = keep(shown);
     let service = ServiceProcess::start(&[], &[], written, Stdio::null());
     let said = || shown.lock().unwrap().clone();
     until("the banner is shown", LONG, || std::future::ready(said().contains("Ctrl-C"))).await;
-    for told in [&format!("{}/docs/", service.url), "memory:", "this process alone", "--store redis://"] {
+    for told in [&format!("{}/docs/", service.url), "memory:", "this process only", "--store redis://"] {
         assert!(said().contains(told), "{told} is not in\n{}", said());
     }
     assert!(!said().contains("{\""), "{}", said());
     for path in ["/", "/docs/"] {
         assert_eq!(send(http().get(format!("{}{path}", service.url))).await.status, 200);
     }
-    until("the log is for people too", LONG, || std::future::ready(said().contains("answered"))).await;
+    until("the log is in the human format", LONG, || std::future::ready(said().contains("answered"))).await;
 }
 
 #[test]
-fn elsewhere_programs_are_told_in_one_line() {
+fn non_terminal_output_is_one_json_line() {
     let service = OncewardServer::spawn(command(&["--listen", "127.0.0.1:0"]));
     let log = service.log();
     let line: Value = serde_json::from_str(&log[0]).unwrap();
@@ -63,7 +63,7 @@ fn elsewhere_programs_are_told_in_one_line() {
 }
 
 #[tokio::test]
-async fn it_goes_on_though_nobody_reads_what_it_says() {
+async fn service_runs_on_with_closed_output() {
     for form in ["human", "json"] {
         let (gone, written) = std::io::pipe().unwrap();
         drop(gone);

@@ -1,4 +1,4 @@
-//! The claim API with tokens and intervals: a backend in any language gives the first answer to the second click.
+//! The claim API with tokens and intervals: a backend in any language returns the first response to the second click.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn complete(url: &str, pass: &str) -> String {
 }
 
 #[tokio::test]
-async fn second_click_receives_the_first_answer_also_from_another_process() {
+async fn second_click_receives_the_first_response_at_any_process() {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
     let memory = OncewardServer::start(&[]);
@@ -64,7 +64,7 @@ async fn one_of_32_concurrent_claims_of_a_token_at_two_processes_runs() {
 
 /// One half of the callers redeems the token, the other claims it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn token_that_is_claimed_and_redeemed_at_once_is_accepted_once() {
+async fn token_claimed_and_redeemed_concurrently_is_accepted_once() {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
     for _ in 0..20 {
@@ -84,7 +84,7 @@ async fn token_that_is_claimed_and_redeemed_at_once_is_accepted_once() {
 }
 
 #[tokio::test]
-async fn token_is_valid_again_after_a_release_and_its_outcome_unknown_without_one() {
+async fn released_token_is_valid_again_and_abandoned_one_unknown() {
     let service = OncewardServer::start(&[]);
     let url = &service.url;
     let token = token(url).await;
@@ -98,12 +98,12 @@ async fn token_is_valid_again_after_a_release_and_its_outcome_unknown_without_on
     let is_unknown = || async { claim(url, &brief).await.said() == "409 outcome_unknown" };
     until("its lease has expired", Duration::from_secs(3), is_unknown).await;
     assert_eq!(post(url, "/token/redeem", &order(&token)).await.said(), "409 token_used");
-    assert_eq!(complete(url, &second).await, "204 ", "it was only slow");
+    assert_eq!(complete(url, &second).await, "204 ", "the backend was only slow");
     assert_eq!(word(&claim(url, &brief).await), "replay");
 }
 
 #[tokio::test]
-async fn repeated_attempt_at_a_token_or_an_interval_gets_the_same_pass() {
+async fn repeated_attempt_gets_the_same_pass() {
     let redis = RedisServer::start();
     let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
     let [here, there] = [&services[0].url, &services[1].url];
@@ -114,12 +114,12 @@ async fn repeated_attempt_at_a_token_or_an_interval_gets_the_same_pass() {
         assert_eq!(pass(there, &named).await, first);
         assert_eq!(claim(here, &asked).await.status, 409);
         assert_eq!(say(there, "/claim/release", &first).await, "204 ");
-        assert_ne!(pass(there, &named).await, first, "a released run is over");
+        assert_ne!(pass(there, &named).await, first, "a released run has ended");
     }
 }
 
 #[tokio::test]
-async fn duplicate_waits_for_the_answer_of_a_token() {
+async fn duplicate_of_a_token_waits_for_the_response() {
     let service = OncewardServer::start(&[]);
     let url = &service.url;
     let asked = order(&token(url).await);
@@ -137,7 +137,7 @@ async fn duplicate_waits_for_the_answer_of_a_token() {
 }
 
 #[tokio::test]
-async fn token_is_claimed_only_for_its_action_and_subject_and_its_reply_is_its_sender_s() {
+async fn token_claim_checks_action_subject_and_sender() {
     let service = OncewardServer::start(&[]);
     let url = &service.url;
     let bound = token_for(url, r#"{"action":"POST /orders","subject":"alice"}"#).await;
@@ -184,7 +184,7 @@ async fn same_content_is_accepted_once_per_interval_over_http() {
     assert_eq!(complete(there, body(&first)["pass"].as_str().unwrap()).await, "204 ");
     assert_eq!(claim(here, &comment("a")).await.said(), "409 too_soon", "a success keeps the interval");
     let is_over = || async { word(&claim(here, &comment("a")).await) == "run" };
-    until("the interval is over", Duration::from_secs(5), is_over).await;
+    until("the interval has ended", Duration::from_secs(5), is_over).await;
 
     let failed = pass(here, &with(comment("c"), json!({"interval": "1h"}))).await;
     assert_eq!(say(there, "/claim/release", &failed).await, "204 ");
@@ -209,7 +209,7 @@ async fn one_of_32_concurrent_claims_of_an_interval_runs() {
 }
 
 #[tokio::test]
-async fn field_that_has_no_effect_on_a_claim_is_rejected_by_name() {
+async fn field_without_effect_on_a_claim_is_rejected() {
     let service = OncewardServer::start(&[]);
     let token = token(&service.url).await;
     let key = || json!({"key": "k", "action": "a", "subject": "alice"});

@@ -1,4 +1,4 @@
-//! Clocks that jump. On SQLite nothing is over too soon or too late when the wall clock of the machine is set; PostgreSQL goes by its own.
+//! Clock jumps. On SQLite no record expires early or late when the wall clock is changed; PostgreSQL uses its own clock.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -28,10 +28,10 @@ const LONG: Duration = Duration::from_secs(20);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: i64 = 60 * 60;
 const DAY: i64 = 24 * HOUR;
-/// How many milliseconds a handler takes during which the clock jumps.
+/// Duration in milliseconds of the handler during which the clock jumps.
 const SLOW: u64 = 2_000;
 
-/// A process on a file, and its wall clock.
+/// A process on a SQLite file, with a wall clock that the test sets.
 struct Bed {
     file: Sqlite,
     clock: WallClock,
@@ -48,12 +48,12 @@ impl Bed {
     }
 
     async fn begun(&self, runs: usize) {
-        until("a handler has begun", LONG, || async { self.ledger.count("begun") == runs }).await;
+        until("a handler has started", LONG, || async { self.ledger.count("begun") == runs }).await;
     }
 }
 
 #[tokio::test]
-async fn key_stays_claimed_while_its_handler_runs_and_the_wall_clock_jumps() {
+async fn key_stays_claimed_when_the_wall_clock_jumps() {
     let bed = Bed::new().await;
     for (at, jump) in [20, DAY, -HOUR].into_iter().enumerate() {
         let (key, order) = (format!("key-{jump}"), format!("order-{jump}"));
@@ -70,7 +70,7 @@ async fn key_stays_claimed_while_its_handler_runs_and_the_wall_clock_jumps() {
 }
 
 #[tokio::test]
-async fn lock_stays_held_while_its_handler_runs_and_the_wall_clock_jumps() {
+async fn lock_stays_held_when_the_wall_clock_jumps() {
     let bed = Bed::new().await;
     let ask = |order: &str| plainly(&bed.peer.url, "/spaced/locked/7", order);
     let first = tokio::spawn(send(ask("first").header(TAKES, SLOW)));
@@ -82,9 +82,9 @@ async fn lock_stays_held_while_its_handler_runs_and_the_wall_clock_jumps() {
     assert_eq!(send(ask("after")).await.said(), "200 executed");
 }
 
-/// A process that is started again, or another one on the same machine, may have read the time from elsewhere.
+/// A restarted process, or another one on the same machine, may see a different wall clock.
 #[tokio::test]
-async fn process_whose_wall_clock_is_days_ahead_runs_nothing_again_and_removes_nothing() {
+async fn process_with_clock_ahead_reruns_and_removes_nothing() {
     let bed = Bed::new().await;
     let ahead = WallClock::new();
     ahead.jump(2 * DAY);
@@ -94,7 +94,7 @@ async fn process_whose_wall_clock_is_days_ahead_runs_nothing_again_and_removes_n
     bed.begun(1).await;
     assert_eq!(send(ask(&other)).await.said(), "409 in_progress");
     assert_eq!(first.await.unwrap().said(), "200 executed");
-    // What is removed is removed at the start of a process, and every few seconds.
+    // A process removes expired records at its start and every few seconds.
     let third = Peer::start_by(&ahead, PEER, "onceward", &bed.file.url(), &bed.ledger);
     for peer in [&other, &third, &bed.peer] {
         assert_eq!(send(ask(peer)).await.said(), "200 replayed");
@@ -103,17 +103,17 @@ async fn process_whose_wall_clock_is_days_ahead_runs_nothing_again_and_removes_n
 }
 
 #[tokio::test]
-async fn interval_is_over_in_time_although_the_wall_clock_went_back() {
+async fn interval_ends_in_time_after_the_clock_went_back() {
     let bed = Bed::new().await;
     let ask = || send(plainly(&bed.peer.url, "/spaced/second", "order"));
     assert_eq!(ask().await.said(), "200 executed");
     bed.clock.jump(-HOUR);
-    until("the second is over", LONG, || async { ask().await.said() == "200 executed" }).await;
+    until("the interval of a second has ended", LONG, || async { ask().await.said() == "200 executed" }).await;
     assert_eq!(bed.ledger.count("order"), 2);
 }
 
 #[tokio::test]
-async fn what_was_paid_in_a_transaction_is_not_paid_again_by_a_process_whose_wall_clock_is_days_ahead() {
+async fn transaction_is_not_repeated_by_process_with_clock_ahead() {
     let file = Sqlite::with(TABLE).await;
     Sql::migrate(&file.url()).await.unwrap();
     let clock = WallClock::new();
@@ -127,13 +127,13 @@ async fn what_was_paid_in_a_transaction_is_not_paid_again_by_a_process_whose_wal
 }
 
 #[tokio::test]
-async fn record_outlives_a_restart_of_the_machine_by_what_the_wall_clock_says() {
+async fn record_expires_by_the_wall_clock_across_a_reboot() {
     let file = Sqlite::with("").await;
     Sql::migrate(&file.url()).await.unwrap();
     let (ticket, another) = (Ticket::of(Kind::Key, b"one"), Ticket::of(Kind::Key, b"another"));
     let open = async || Sql::open_within(&file.url(), LONG).await.unwrap();
     open().await.insert(&ticket, b"x", MINUTE, Room::Free).await.unwrap();
-    // Half a minute passes while the machine is off; its boot clock begins at zero again.
+    // Half a minute passes while the machine is off; its boot clock restarts at zero.
     let reboot = async |seconds: i64| {
         let moved = format!("UPDATE onceward_clock SET boot = 'the boot before', wall_ms = wall_ms - {seconds} * 1000");
         file.execute(&moved).await;
@@ -146,14 +146,14 @@ async fn record_outlives_a_restart_of_the_machine_by_what_the_wall_clock_says() 
     let store = open().await;
     assert_eq!(store.look(&ticket).await.unwrap(), None, "61 seconds have passed");
     assert!(store.look(&another).await.unwrap().is_some(), "31 seconds have passed");
-    // A machine whose battery is empty starts in the past: no time has passed, and none is taken back.
+    // A machine with an empty clock battery boots in the past: no time has passed, and time does not go back.
     reboot(-DAY).await;
     let store = open().await;
     assert!(store.look(&another).await.unwrap().is_some());
-    assert_eq!(store.insert(&ticket, b"z", MINUTE, Room::Free).await.unwrap(), None, "what was over is still over");
+    assert_eq!(store.insert(&ticket, b"z", MINUTE, Room::Free).await.unwrap(), None, "an expired record stays expired");
 }
 
-/// A file as the first version of Onceward made it: it has no clock, and its records expire by the wall clock.
+/// Creates a file in the format of schema version 1: it has no clock, and its records expire by the wall clock.
 async fn file_of_the_first_version() -> Sqlite {
     let file = Sqlite::with("").await;
     Sql::migrate(&file.url()).await.unwrap();
@@ -164,13 +164,13 @@ async fn file_of_the_first_version() -> Sqlite {
 }
 
 #[tokio::test]
-async fn file_of_the_first_version_is_refused_with_the_command_that_updates_it() {
+async fn file_of_schema_version_1_is_rejected_with_the_migrate_command() {
     let file = file_of_the_first_version().await;
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::anonymous()).key(&key);
     let pool = sqlx::SqlitePool::connect(&file.url()).await.unwrap();
     let claimed = claim_in(&mut pool.begin().await.unwrap(), &KeyRules::retryable(), &intent).await;
-    let Err(ClaimError::Tables(claimed)) = claimed else { panic!("there is no clock: {claimed:?}") };
+    let Err(ClaimError::Tables(claimed)) = claimed else { panic!("the file has no clock: {claimed:?}") };
     for error in [Sql::open(&file.url()).await.unwrap_err(), claimed] {
         assert!(matches!(error, SqlError::Outdated { found: 1, needed: 2 }), "{error}");
         assert!(error.to_string().contains("onceward migrate --store"), "{error}");
@@ -186,7 +186,7 @@ async fn file_of_the_first_version_is_refused_with_the_command_that_updates_it()
 }
 
 #[tokio::test]
-async fn file_of_the_first_version_keeps_its_records_when_it_is_updated() {
+async fn file_of_schema_version_1_keeps_its_records_when_migrated() {
     let kept = async |file: &Sqlite| {
         let store = Sql::open_within(&file.url(), LONG).await.unwrap();
         store.look(&Ticket::of(Kind::Key, b"kept")).await.unwrap().as_deref() == Some(&b"x"[..])
@@ -198,7 +198,7 @@ async fn file_of_the_first_version_keeps_its_records_when_it_is_updated() {
     assert!(migrated.iter().all(Result::is_ok), "{migrated:?}");
     assert_eq!(Sql::migrate(&file.url()).await.unwrap(), MigrationOutcome::Current);
     assert!(kept(&file).await);
-    // The same by hand.
+    // The same with the printed statements.
     let file = file_of_the_first_version().await;
     for _ in 0..2 {
         file.execute(Sql::migration(&file.url()).unwrap()).await;
@@ -206,20 +206,20 @@ async fn file_of_the_first_version_keeps_its_records_when_it_is_updated() {
     }
     file.execute("UPDATE onceward_schema SET version = 3").await;
     for error in [Sql::open(&file.url()).await.unwrap_err(), Sql::migrate(&file.url()).await.unwrap_err()] {
-        assert!(error.to_string().contains("they are of version 3, and this is 2"), "{error}");
+        assert!(error.to_string().contains("they have version 3, and this version needs 2"), "{error}");
     }
 }
 
-/// The limit of a database that has a clock of its own, and not what anybody wishes for.
+/// Documents a limit: PostgreSQL expires records by its own clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgresql_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_token_in_twice() {
+async fn postgresql_clock_jump_expires_records_but_accepts_no_token_twice() {
     let server = PostgresServer::start_leaping();
     Sql::migrate(&server.url()).await.unwrap();
     let guard = Guard::new(Sql::open_within(&server.url(), LONG).await.unwrap());
     let (tally, key) = (Tally::default(), Key::new("k").unwrap());
     let intent = Intent::new("a", Subject::anonymous()).key(&key);
     let policy = Policy::key(KeyRules::at_most_once());
-    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is new") };
+    let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a new key") };
     pass.complete(None).await.unwrap();
     let mut tokens = Vec::new();
     for number in 0..6 {
@@ -235,7 +235,7 @@ async fn postgresql_whose_clock_jumps_ahead_ends_records_too_soon_and_lets_no_to
     server.leap();
     for (number, token) in tokens.iter().enumerate() {
         let told = tally.note(token, present(&guard, token, &Presentation::by(number)).await);
-        assert_eq!(told, TokenOutcome::Used, "{number}: there is no record of it any more");
+        assert_eq!(told, TokenOutcome::Used, "{number}: its record has expired");
     }
     assert_eq!((tally.count(TokenOutcome::Accepted), tally.doubles()), (3, 0), "{tally}");
     let again = guard.check(&policy, &intent).await.unwrap();

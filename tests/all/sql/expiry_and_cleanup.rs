@@ -1,4 +1,4 @@
-//! What a store on a database does by itself, and what the database's clock decides.
+//! Background cleanup of a database store, and expiry by the clock of the database.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use onceward_tests::shop::Shop;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Patient, because others are busy on the same two cores.
+/// A long timeout, because other tests share the two cores.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Whoever deletes takes half a second over it.
+/// A trigger that makes each delete take half a second.
 const SLOW: &str = "CREATE FUNCTION take_time() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$;
     CREATE TRIGGER slow BEFORE DELETE ON onceward_records FOR EACH STATEMENT EXECUTE FUNCTION take_time()";
@@ -31,22 +31,22 @@ async fn every_policy_holds_on_a_database() {
     }
 }
 
-/// The time that a verb has is not the time that a batch needs, on a table that is large or a disk that is busy.
+/// A cleanup batch may take longer than the timeout of a verb, on a large table or a busy disk.
 #[tokio::test]
-async fn removing_has_a_time_of_its_own() {
+async fn cleanup_has_its_own_timeout() {
     let server = PostgresServer::start();
     Sql::migrate(&server.url()).await.unwrap();
     server.execute(SLOW).await;
     let fill = "INSERT INTO onceward_records SELECT 'over-' || n, 'x', now() - interval '1 day' FROM generate_series(1, 700) n";
     server.execute(fill).await;
     let store = Sql::open(&server.url()).await.unwrap();
-    until("all of it is removed", LONG, async || server.number(OVER).await == 0).await;
+    until("all expired are removed", LONG, async || server.number(OVER).await == 0).await;
     drop(store);
 }
 
-/// One store that is open all the time, and has more to remove than it ever gets done here.
+/// A store that stays open, with more to remove than it can finish here.
 #[tokio::test]
-async fn a_store_that_is_open_learns_of_another_epoch_whatever_it_has_to_remove() {
+async fn open_store_sees_a_new_epoch_during_cleanup() {
     for database in TestDatabase::both().await {
         if let TestDatabase::Postgres(database) = &database {
             database.execute(SLOW).await;
@@ -55,23 +55,24 @@ async fn a_store_that_is_open_learns_of_another_epoch_whatever_it_has_to_remove(
         let store = Sql::open_within(&database.url(), PATIENCE).await.unwrap();
         let guard = Guard::new(store.clone());
         let token: Token = guard.issue(MINUTE * 10, Binding::none()).await.unwrap();
+        let epoch = || store.epoch(&Ticket::of(Kind::Token, b"any")).unwrap();
+        let before = epoch();
         database.begin_epoch().await;
-        let known = || store.epoch(&Ticket::of(Kind::Token, b"any")).unwrap() == [1, 2, 3, 4, 5, 6, 7, 8];
-        until("the epoch is seen", LONG, async || known()).await;
+        until("the epoch is seen", LONG, async || epoch() != before).await;
         if matches!(database, TestDatabase::Postgres(_)) {
-            assert!(database.number(OVER).await > 0, "it was busy all the time");
+            assert!(database.number(OVER).await > 0, "the cleanup was busy all the time");
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
         let Ok(Verdict::Reject(rejection)) = guard.check(&Policy::token(), &intent).await else {
-            panic!("it is stale")
+            panic!("stale token")
         };
         assert_eq!(rejection.code(), Code::TokenStale, "{}", database.url());
     }
 }
 
-/// However wrong the application's clock is.
+/// The application's clock does not matter.
 #[tokio::test]
-async fn how_long_a_record_lives_is_told_by_the_clock_of_the_database() {
+async fn record_expiry_uses_the_database_clock() {
     for database in TestDatabase::both().await {
         let clock = ManualClock::new();
         clock.advance(400 * DAY);
@@ -83,7 +84,7 @@ async fn how_long_a_record_lives_is_told_by_the_clock_of_the_database() {
         let policy = Policy::key(KeyRules::retryable().retain(DAY));
         let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("a free key") };
         pass.complete(None).await.unwrap();
-        // A token's record outlives it by a minute.
+        // The record of a token outlives the token by a minute.
         for (kind, life) in [("token", 11 * MINUTE), ("key", DAY)] {
             let left = database.left();
             let left =
@@ -94,12 +95,12 @@ async fn how_long_a_record_lives_is_told_by_the_clock_of_the_database() {
     }
 }
 
-/// Whoever wrote his own time would write what is over, or what never ends.
+/// An expiry computed by the application's clock would be in the past or far in the future.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_laws_hold_on_a_database_whose_clock_is_wrong() {
+async fn laws_hold_on_a_database_with_a_wrong_clock() {
     for days in [1, -1] {
         let server = PostgresServer::start_ahead(days * DAY.as_secs() as i64);
-        // The system wrote down when this file was made.
+        // The creation time of this file shows the real time.
         let ahead = "SELECT round(extract(epoch FROM clock_timestamp() - (pg_stat_file('PG_VERSION')).modification) / 86400)::bigint";
         assert_eq!(server.number(ahead).await, days);
         Sql::migrate(&server.url()).await.unwrap();

@@ -1,5 +1,5 @@
-//! The application, the database and the way between them break in the middle of a transaction: the ledger, the records and the
-//! effects still are as many as there were payments.
+//! The application, the database and the network between them fail during a transaction: the counts of ledger entries, records and
+//! effects still match the payments.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -18,10 +18,10 @@ use sqlx::postgres::PgPoolOptions;
 
 use crate::PEER;
 
-/// Messages of a client in one payment over a new connection: to begin with, and one or two for each statement.
+/// Number of client messages in one payment over a new connection: the startup, and one or two per statement.
 const MESSAGES: usize = 16;
 
-/// How often something is killed: `make faults` asks for more than `make test` does.
+/// Returns the number of kills; `make faults` sets more than `make test`.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 fn times(usual: usize) -> usize {
     std::env::var("SQL_FAULTS").map_or(usual, |faults| faults.parse().expect("SQL_FAULTS is a number"))
@@ -34,28 +34,28 @@ async fn bank(settings: &[&str]) -> PostgresServer {
     server
 }
 
-/// The bank's address over another port.
+/// Returns the address of the bank with this port.
 fn over(port: u16) -> String {
     format!("postgres://postgres:{PASSWORD}@127.0.0.1:{port}/postgres?application_name=payer")
 }
 
-/// One connection over another port, as that of an application that has just begun.
+/// Opens one connection over this port, like an application that has just started.
 async fn one_over(port: u16) -> PgPool {
     let pool = PgPoolOptions::new().max_connections(2).acquire_timeout(Duration::from_secs(20));
     pool.connect_lazy(&over(port)).unwrap()
 }
 
-/// At every message in turn, once before it and once behind it.
+/// Returns the place of a kill: before and after every message in turn.
 fn place(time: usize) -> (usize, Stop) {
     (time / 2 % MESSAGES, if time.is_multiple_of(2) { Stop::Before } else { Stop::After })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_application_that_is_killed_between_any_two_statements_has_paid_once_or_not_at_all() {
+async fn application_killed_between_statements_pays_at_most_once() {
     let (server, guard) = (bank(&[]).await, Guard::new(Memory::new()));
     let (proxy, pool) = (StoppingProxy::before(server.port()).await, server.pool(4).await);
     let (times, mut killed, mut had_paid, mut time) = (times(2 * MESSAGES), 0, 0, 0);
-    // Not every payment has so many messages.
+    // Some payments have fewer messages.
     while killed < times {
         let (message, stop) = place(time);
         let payment = format!("payment-{time}");
@@ -79,15 +79,15 @@ async fn an_application_that_is_killed_between_any_two_statements_has_paid_once_
         had_paid += usize::from(matches!(ran, RunOutcome::Replayed(_)));
         assert_eq!(ran.into_value(), format!("paid {payment}"));
         assert_eq!(figures(&server).await, [time as i64; 4], "{message} {stop:?}");
-        assert!(time < 3 * times + MESSAGES, "it is killed hardly ever: {killed} of {time}");
+        assert!(time < 3 * times + MESSAGES, "too few kills: {killed} of {time}");
     }
-    assert!(0 < had_paid && had_paid < time, "it was killed before and behind its commit: {had_paid} of {time}");
+    assert!(0 < had_paid && had_paid < time, "not killed both before and after the commit: {had_paid} of {time}");
     println!("killed the application {killed} times; it had paid in {had_paid} of {time} payments");
 }
 
-/// Where it is killed: before its first statement, behind it, or while it writes down its answer and commits.
+/// Kills before the first statement, after it, or while the application stores its response and commits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_application_on_sqlite_that_is_killed_between_any_two_statements_has_paid_once_or_not_at_all() {
+async fn sqlite_application_killed_between_statements_pays_at_most_once() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("sqlite:{}", folder.path().join("bank.db").display());
     Sql::migrate(&address).await.unwrap();
@@ -106,7 +106,7 @@ async fn an_application_on_sqlite_that_is_killed_between_any_two_statements_has_
         let mut said = BufReader::new(payer.stdout.take().unwrap()).lines();
         for step in 0..=time % 4 {
             let is_last = step == 2;
-            // The third step is the answer and the commit, which are killed at some moment; the fourth is behind them.
+            // The third step stores the response and commits, and is killed at a random moment; the fourth is after it.
             if is_last && time % 4 == 2 {
                 tokio::time::sleep(Duration::from_micros(200 * (time as u64 / 4 % 40))).await;
                 break;
@@ -125,16 +125,16 @@ async fn an_application_on_sqlite_that_is_killed_between_any_two_statements_has_
         assert_eq!(ran.into_value(), format!("paid {payment}"));
         assert_eq!(sqlite_payments::figures(&pool).await, [time as i64 + 1; 3], "{payment}");
     }
-    assert!(0 < had_paid && had_paid < times, "it was killed before and behind its commit: {had_paid} of {times}");
+    assert!(0 < had_paid && had_paid < times, "not killed both before and after the commit: {had_paid} of {times}");
     println!("killed the application on SQLite {times} times; it had paid {had_paid} times");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_backend_that_is_killed_between_any_two_statements_has_paid_once_or_not_at_all() {
+async fn database_backend_killed_between_statements_pays_at_most_once() {
     let (server, guard) = (bank(&["fsync=on"]).await, Guard::new(Memory::new()));
     let proxy = StoppingProxy::before(server.port()).await;
     let (times, mut killed, mut executed, mut time) = (times(2 * MESSAGES), 0, 0, 0);
-    // Not every payment has so many messages, and to begin with there is no backend yet.
+    // Some payments have fewer messages, and at the first message there is no backend process yet.
     while killed < times {
         let (message, stop) = place(time);
         let payment = format!("payment-{time}");
@@ -151,21 +151,21 @@ async fn a_database_backend_that_is_killed_between_any_two_statements_has_paid_o
             killed += server.number(kill).await as usize;
         }
         proxy.cut();
-        // It has found out by itself, or has failed for certain; either way the same payment again is the same payment.
+        // The outcome is known, or the payment has certainly failed; either way a retry is the same payment.
         if let Ok(ran) = paying.await.unwrap() {
-            assert!(matches!(ran, RunOutcome::Executed(_)), "nobody else has paid: {ran:?}");
+            assert!(matches!(ran, RunOutcome::Executed(_)), "no other caller has paid: {ran:?}");
             executed += 1;
         }
         let ran = pay_once(&guard, &server.pool(2).await, &payment).await.unwrap();
         assert_eq!(ran.into_value(), format!("paid {payment}"));
         assert_eq!(figures(&server).await, [time as i64; 4], "{message} {stop:?}");
-        assert!(time < 3 * times + MESSAGES, "it is killed hardly ever: {killed} of {time}");
+        assert!(time < 3 * times + MESSAGES, "too few kills: {killed} of {time}");
     }
-    println!("killed {killed} backends; {executed} of {time} payments ended well all the same");
+    println!("killed {killed} backends; {executed} of {time} payments still succeeded");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_crashes_in_the_middle_of_payments_has_made_each_once_or_not_at_all() {
+async fn database_crash_during_payments_makes_each_at_most_once() {
     let (mut server, guard) = (bank(&["fsync=on"]).await, Guard::new(Memory::new()));
     let crashes = times(3).min(10);
     let (mut succeeded, mut failed) = (0, 0);
@@ -189,24 +189,21 @@ async fn a_server_that_crashes_in_the_middle_of_payments_has_made_each_once_or_n
             failed += usize::from(first.is_err());
             let name = format!("payment-{crash}-{payment}");
             let again = pay_once(&guard, &server.pool(2).await, &name).await.unwrap();
-            assert!(
-                first.is_err() || matches!(again, RunOutcome::Replayed(_)),
-                "told that it was paid: {first:?} {again:?}"
-            );
+            assert!(first.is_err() || matches!(again, RunOutcome::Replayed(_)), "paid: {first:?} {again:?}");
         }
         assert_eq!(figures(&server).await, [20 * (crash as i64 + 1); 4]);
     }
-    assert!(succeeded > 0 && failed > 0, "it crashed in the middle: {succeeded} had paid, {failed} had not");
+    assert!(succeeded > 0 && failed > 0, "not crashed during payments: {succeeded} had paid, {failed} had not");
 }
 
-/// The answer to a commit is lost, or the commit itself, and the payer is told what became of it all the same.
+/// The reply to a commit is lost, or the commit itself. The payer still learns the outcome.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_to_a_commit_is_neither_a_second_payment_nor_a_false_duplicate() {
+async fn lost_commit_reply_causes_no_double_and_no_false_duplicate() {
     let (server, guard) = (bank(&[]).await, Guard::new(Memory::new()));
     let proxy = Proxy::before(server.port()).await;
     let port = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
     let pool = one_over(port).await;
-    // Five answers are lost for each commit that is lost itself: 1,000 and 200 in `make faults`.
+    // Five replies are lost for each lost commit: 1,000 and 200 in `make faults`.
     let answers = times(8) * 5;
     let times = answers / 5 * 6;
     for time in 0..times {
@@ -219,7 +216,7 @@ async fn a_lost_answer_to_a_commit_is_neither_a_second_payment_nor_a_false_dupli
     assert_eq!(proxy.struck(), times);
     assert_eq!(figures(&server).await, [times as i64; 4]);
     println!(
-        "{answers} answers to a commit were lost, and {} commits: {times} payments, each made once",
+        "{answers} replies to a commit were lost, and {} commits: {times} payments, each made once",
         times - answers
     );
 }

@@ -1,4 +1,4 @@
-//! Commits whose answer is lost: those that are still on their way, and those that were asked about when their record was over.
+//! Commits with a lost reply: commits still in flight, and commits checked after their record has expired.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -29,19 +29,19 @@ fn guard() -> Guard {
     Guard::new(Memory::new())
 }
 
-/// Connections over this port, with a setting of their own.
+/// Opens connections over this port with this setting.
 fn over(port: u16, setting: (&'static str, &'static str)) -> PgPool {
     let address = format!("postgres://postgres:{PASSWORD}@127.0.0.1:{port}/postgres");
     let options = address.parse::<PgConnectOptions>().unwrap().options([setting]);
     PgPoolOptions::new().max_connections(2).acquire_timeout(LONG).connect_lazy_with(options)
 }
 
-/// Claims by hand, pays, and loses the answer to the commit, which meets this fate.
+/// Claims, pays, and commits over a proxy that applies this fault to the commit.
 async fn lose(pool: &PgPool, proxy: &Proxy, rules: &KeyRules, fate: TcpFault) -> TxClaim {
     let key = Key::new("by hand").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let mut transaction = pool.begin().await.unwrap();
-    let Ok(TxVerdict::Run(claimed)) = claim_in(&mut transaction, rules, &intent).await else { panic!("it is free") };
+    let Ok(TxVerdict::Run(claimed)) = claim_in(&mut transaction, rules, &intent).await else { panic!("a free key") };
     pay(&mut transaction, "by hand").await.unwrap();
     claimed.complete_in(&mut transaction, Reply::new(201, "paid")).await.unwrap();
     proxy.next("COMMIT", fate);
@@ -49,9 +49,9 @@ async fn lose(pool: &PgPool, proxy: &Proxy, rules: &KeyRules, fate: TcpFault) ->
     claimed
 }
 
-/// Whoever only looked would see nothing, and pay a second time.
+/// A plain lookup would see nothing, and the caller would pay twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_is_still_on_its_way_when_it_is_asked_about_is_waited_for() {
+async fn check_waits_for_a_commit_in_flight() {
     let (server, guard) = (bank().await, guard());
     let mut paid = 0;
     for level in LEVELS {
@@ -61,9 +61,9 @@ async fn a_commit_that_is_still_on_its_way_when_it_is_asked_about_is_waited_for(
             proxy.next("COMMIT", TcpFault::Late);
             let (guard, payment) = (guard.clone(), format!("{level}-{arrives}"));
             let paying = tokio::spawn(async move { pay_once(&guard, &pool, &payment).await.unwrap() });
-            until("it is asked about", LONG, async || server.number(WAITING).await == 1).await;
-            assert_eq!(figures(&server).await, [paid; 4], "{level}: to whoever looks it is not there");
-            // It arrives after all, or the database notices that nobody is there, and rolls back.
+            until("the check waits for the commit", LONG, async || server.number(WAITING).await == 1).await;
+            assert_eq!(figures(&server).await, [paid; 4], "{level}: a lookup does not see the commit");
+            // The commit arrives late, or the database notices the lost connection and rolls back.
             if arrives {
                 proxy.deliver()
             } else {
@@ -78,7 +78,7 @@ async fn a_commit_that_is_still_on_its_way_when_it_is_asked_about_is_waited_for(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_asks_about_his_own_commit_waits_for_it_too() {
+async fn check_of_an_own_commit_waits_for_it() {
     let isolation = LEVELS.map(|level| ("default_transaction_isolation", level));
     for setting in isolation.into_iter().chain([("lock_timeout", "100ms")]) {
         let server = bank().await;
@@ -92,14 +92,14 @@ async fn whoever_asks_about_his_own_commit_waits_for_it_too() {
         let since = "SELECT coalesce(max(extract(epoch FROM xact_start) * 1000000), 0)::bigint FROM pg_stat_activity
             WHERE wait_event_type = 'Lock'";
         let first = Cell::new(0);
-        until("it is asked about", LONG, async || {
+        until("the check waits for the commit", LONG, async || {
             first.set(server.number(since).await);
             first.get() > 0
         })
         .await;
-        assert_eq!(figures(&server).await, [0; 4], "to whoever looks it is not there");
+        assert_eq!(figures(&server).await, [0; 4], "a lookup does not see the commit");
         if setting.0 == "lock_timeout" {
-            until("it has waited in vain, and asks again", LONG, async || server.number(since).await > first.get())
+            until("the check has timed out and is retried", LONG, async || server.number(since).await > first.get())
                 .await;
         }
         proxy.deliver();
@@ -108,11 +108,11 @@ async fn whoever_asks_about_his_own_commit_waits_for_it_too() {
     }
 }
 
-/// A record that is over looks like one that was never written.
+/// An expired record looks like one that was never written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_commit_whose_record_may_be_over_is_unknown_and_not_done_again() {
+async fn lost_commit_with_expired_record_is_unknown_and_not_repeated() {
     let (server, guard) = (bank().await, guard());
-    // A new connection takes longer than the record lives.
+    // Opening a new connection takes longer than the record is valid.
     let delay = Delay { connect: Duration::from_secs(1), ..Delay::default() };
     let proxy = Proxy::slowly_before(server.port(), delay).await;
     let pool = || over(proxy.port(), ("default_transaction_isolation", "read committed"));
@@ -131,21 +131,21 @@ async fn a_lost_commit_whose_record_may_be_over_is_unknown_and_not_done_again() 
     assert_eq!(server.number("SELECT balance FROM account").await, 2);
 }
 
-/// Otherwise each that waits would keep a connection for as long as the first takes.
+/// Otherwise each waiting transaction would hold a connection until the first ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_has_waited_for_the_first_as_long_as_the_lock_timeout_says_is_told_that_it_is_in_progress() {
+async fn waiting_transaction_receives_in_progress_after_lock_timeout() {
     let server = bank().await;
     let pool = over(server.port(), ("lock_timeout", "100ms"));
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let mut first = pool.begin().await.unwrap();
     let Ok(TxVerdict::Run(claimed)) = claim_in(&mut first, &KeyRules::retryable(), &intent).await else {
-        panic!("it is free")
+        panic!("a free key")
     };
 
     let mut second = pool.begin().await.unwrap();
     let entered = claim_in(&mut second, &KeyRules::retryable(), &intent).await.unwrap();
-    let TxVerdict::Reject(rejection) = entered else { panic!("the first has it: {entered:?}") };
+    let TxVerdict::Reject(rejection) = entered else { panic!("the first transaction has the key: {entered:?}") };
     assert_eq!((rejection.code(), rejection.retry_after()), (Code::InProgress, Some(Duration::from_secs(1))));
     second.rollback().await.unwrap();
     let refused = pay_once(&guard(), &pool, "k").await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Redis in front, the table behind: Redis is the quick way to an answer, and the table is the truth.
+//! Redis in front of a table: Redis answers fast, and the table is the source of truth.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ async fn handle(
     }
 }
 
-/// Pays, and fails the first time after that.
+/// Pays, and then fails on the first call.
 async fn stumble(
     asked: RequestIntent,
     guard: web::Data<Guard>,
@@ -50,7 +50,7 @@ async fn stumble(
     }
 }
 
-/// How often the handler ran that stumbles.
+/// Number of runs of the failing handler.
 #[derive(Clone, Default)]
 struct Runs(Arc<AtomicUsize>);
 
@@ -91,24 +91,24 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn a_redis_that_was_flushed_costs_nobody_a_second_payment() {
+async fn flushed_redis_causes_no_second_payment() {
     let shop = Shop::open(Mode::Enforce).await;
     let first = shop.pay("k", "10").await;
     assert_eq!((first.said().as_str(), &first.body[..]), ("201 executed", &b"paid 10"[..]));
-    assert_eq!(shop.pay("k", "10").await.said(), "201 replayed", "Redis knows");
-    assert_eq!(shop.pay("k", "20").await.said(), "422 key_reused", "Redis knows");
+    assert_eq!(shop.pay("k", "10").await.said(), "201 replayed", "from Redis");
+    assert_eq!(shop.pay("k", "20").await.said(), "422 key_reused", "from Redis");
 
     shop.redis.ask::<()>("FLUSHALL");
-    assert_eq!(shop.pay("k", "20").await.said(), "422 key_reused", "the table knows");
+    assert_eq!(shop.pay("k", "20").await.said(), "422 key_reused", "from the table");
     let again = shop.pay("k", "10").await;
-    assert_eq!((again.status, &again.body), (first.status, &first.body), "the table knows");
-    assert_eq!(shop.pay("k", "10").await.said(), "201 replayed", "Redis knows again");
+    assert_eq!((again.status, &again.body), (first.status, &first.body), "from the table");
+    assert_eq!(shop.pay("k", "10").await.said(), "201 replayed", "from Redis again");
     assert_eq!(figures(&shop.database).await, [1; 4]);
 }
 
-/// Under *at most once* a 503 leaves an unknown outcome, unless the handler knows better. A transaction that was rolled back does.
+/// With *at most once* a 503 means an unknown outcome, unless the handler reports otherwise, as for a rolled-back transaction.
 #[tokio::test]
-async fn work_that_was_rolled_back_frees_a_held_key() {
+async fn rolled_back_work_frees_an_at_most_once_key() {
     let shop = Shop::open(Mode::Enforce).await;
     let stumble = || send(http().post(format!("{}/stumble", shop.served.url)).header(KEY, "k"));
     assert_eq!(stumble().await.status, 503);
@@ -120,7 +120,7 @@ async fn work_that_was_rolled_back_frees_a_held_key() {
 }
 
 #[tokio::test]
-async fn a_route_without_a_key_is_told_so_unless_the_guard_is_off() {
+async fn route_without_a_key_is_rejected_unless_off() {
     let shop = Shop::open(Mode::Enforce).await;
     let spaced = |shop: &Shop| http().post(format!("{}/spaced", shop.served.url)).body("10");
     assert_eq!(send(spaced(&shop)).await.said(), "400 key_missing");

@@ -1,4 +1,4 @@
-//! A SQLite file that is deleted, or replaced, under a process that has it open.
+//! A SQLite file that is deleted or replaced while a process has it open.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ async fn open(path: &Path) -> Guard {
     Guard::new(Sql::open_within(&address, LONG).await.unwrap())
 }
 
-/// Claims a key, and says whether it may run.
+/// Claims a key and returns true if it may run.
 async fn may_run(guard: &Guard, key: &str) -> Result<bool, StoreError> {
     let key = Key::new(key).unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
@@ -28,7 +28,7 @@ async fn may_run(guard: &Guard, key: &str) -> Result<bool, StoreError> {
     }
 }
 
-/// The file and what SQLite keeps beside it.
+/// Returns the file and the WAL files beside it.
 fn all(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|end| PathBuf::from(format!("{}{end}", path.display())))
 }
@@ -40,7 +40,7 @@ fn delete(path: &Path) {
 }
 
 #[tokio::test]
-async fn nothing_runs_in_a_file_that_was_deleted_or_replaced() {
+async fn nothing_runs_on_a_deleted_or_replaced_file() {
     for is_replaced in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
@@ -52,8 +52,8 @@ async fn nothing_runs_in_a_file_that_was_deleted_or_replaced() {
         for key in ["before", "after"] {
             let mut runs = 0;
             let refused = may_run(&former, key).await;
-            let error = refused.expect_err("its file is another one now").to_string();
-            assert!(error.contains("deleted or replaced") && error.contains("start the process again"), "{error}");
+            let error = refused.expect_err("the file was deleted or replaced").to_string();
+            assert!(error.contains("deleted or replaced") && error.contains("restart the process"), "{error}");
             if let Some(present) = &present {
                 for _ in 0..2 {
                     runs += usize::from(may_run(present, key).await.unwrap());
@@ -62,13 +62,13 @@ async fn nothing_runs_in_a_file_that_was_deleted_or_replaced() {
             }
         }
         let intent = Intent::new("pay", Subject::anonymous()).credential(token.as_str());
-        assert!(former.check(&Policy::token(), &intent).await.is_err(), "no token is accepted there either");
-        assert!(former.ping().await.is_err(), "and it is not ready");
+        assert!(former.check(&Policy::token(), &intent).await.is_err(), "no token is accepted either");
+        assert!(former.ping().await.is_err(), "the store is not ready");
     }
 }
 
 #[tokio::test]
-async fn file_that_is_back_in_its_place_is_used_again() {
+async fn restored_file_is_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let (path, away) = (folder.path().join("store.db"), folder.path().join("away.db"));
     let guard = open(&path).await;
@@ -76,12 +76,12 @@ async fn file_that_is_back_in_its_place_is_used_again() {
     fs::rename(&path, &away).unwrap();
     assert!(may_run(&guard, "k").await.is_err());
     fs::rename(&away, &path).unwrap();
-    assert!(!may_run(&guard, "k").await.unwrap(), "it knows what ran");
+    assert!(!may_run(&guard, "k").await.unwrap(), "the record of the run is still there");
 }
 
-/// An operator makes the store again, and starts one of two processes again.
+/// An operator recreates the file and restarts one of two processes.
 #[tokio::test]
-async fn service_whose_file_was_replaced_runs_nothing_and_is_not_ready() {
+async fn service_with_a_replaced_file_is_not_ready() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = format!("sqlite:{}", path.display());

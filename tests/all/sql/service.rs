@@ -1,23 +1,39 @@
-//! The service on PostgreSQL and on SQLite: the same promises, kept through a crash.
+//! The service on PostgreSQL and on SQLite: the same guarantees, also after a crash.
 
 use std::any::Any;
 
 use onceward::store::Sql;
 use onceward_tests::client::{Answer, token};
 use onceward_tests::command_output::{parsed, said};
+use onceward_tests::database::TestDatabase;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use onceward_tests::service::{OncewardServer, command, run};
 use onceward_tests::service_calls::post;
 use serde_json::{Value, json};
 
-/// A server and a file, each with its address, and without the tables.
+/// Starts a server and creates a file, both without tables, and returns their addresses.
 fn both() -> [(Box<dyn Any>, String); 2] {
     let (server, folder) = (PostgresServer::start(), tempfile::tempdir().unwrap());
     let (at_server, at_folder) = (server.url(), format!("sqlite:{}", folder.path().join("store.db").display()));
     [(Box::new(server), at_server), (Box::new(folder), at_folder)]
 }
 
-/// The service on this store, which may take its time on a busy machine.
+/// The statement that `check` prints for a restored backup.
+#[tokio::test]
+async fn printed_statement_changes_the_epoch() {
+    for database in TestDatabase::both().await {
+        let (code, text) = said(&run(&["check", "--store", &database.url()]));
+        assert_eq!(code, 0, "{text}");
+        let statement = text.lines().find_map(|line| Some(&line[line.find("UPDATE onceward_schema SET reign")?..]));
+        database.execute("CREATE TABLE before AS SELECT reign FROM onceward_schema").await;
+        database.execute(statement.unwrap_or_else(|| panic!("{text}"))).await;
+        let changed = "SELECT count(*) FROM onceward_schema, before WHERE onceward_schema.reign <> before.reign";
+        assert_eq!(database.number(changed).await, 1);
+        Sql::open(&database.url()).await.unwrap();
+    }
+}
+
+/// Starts the service on this store with a long timeout, for a busy machine.
 fn patient(store: &str) -> OncewardServer {
     OncewardServer::start(&["--store", store, "--store-timeout", "10s"])
 }
@@ -35,14 +51,15 @@ fn asked(key: &str) -> Value {
 }
 
 #[test]
-fn without_its_tables_it_does_not_start_and_says_how_to_make_them() {
+fn missing_tables_stop_startup_with_the_migrate_command() {
     for (_kept, store) in both() {
         let (code, text) = said(&run(&["--listen", "127.0.0.1:0", "--store", &store]));
-        assert!(code == 1 && text.contains("onceward migrate --store"), "{code} {text}");
+        let command = format!("onceward migrate --store {}\n", store.replace(PASSWORD, "PASSWORD"));
+        assert!(code == 1 && text.contains(&command) && !text.contains(PASSWORD), "{code} {text}");
         let (code, text) = said(&run(&["check", "--store", &store]));
-        assert!(code == 1 && text.contains("onceward migrate --store"), "{code} {text}");
+        assert!(code == 1 && text.contains(&command) && !text.contains(PASSWORD), "{code} {text}");
         let (code, text) = said(&run(&["migrate", "--store", &store]));
-        assert!(code == 0 && text.contains("made the tables"), "{code} {text}");
+        assert!(code == 0 && text.contains("created the tables"), "{code} {text}");
         let again = run(&["migrate", "--json", "--store", &store]);
         assert_eq!((again.status.code(), &parsed(&again)["made"]), (Some(0), &Value::Bool(false)));
         let (code, text) = said(&run(&["check", "--store", &store]));
@@ -55,7 +72,7 @@ fn without_its_tables_it_does_not_start_and_says_how_to_make_them() {
 }
 
 #[tokio::test]
-async fn the_statements_that_are_printed_are_those_that_are_run() {
+async fn printed_statements_are_those_executed() {
     let server = PostgresServer::start();
     let (code, script) = said(&run(&["migrate", "--print-sql", "--store", &server.url()]));
     assert_eq!(code, 0);
@@ -67,7 +84,7 @@ async fn the_statements_that_are_printed_are_those_that_are_run() {
 }
 
 #[tokio::test]
-async fn what_was_used_and_what_was_answered_survive_a_kill() {
+async fn used_tokens_and_replies_survive_a_kill() {
     for (_kept, store) in both() {
         Sql::migrate(&store).await.unwrap();
         let service = patient(&store);
@@ -79,7 +96,7 @@ async fn what_was_used_and_what_was_answered_survive_a_kill() {
         let reply = json!({"status": 201, "headers": [["content-type", "text/plain"]], "body": "cGFpZA=="});
         let completed = post(url, "/claim/complete", &json!({"pass": body(&run)["pass"], "reply": reply})).await;
         assert_eq!(completed.status, 204, "{completed:?}");
-        // Killed, not asked to end.
+        // SIGKILL, not a graceful shutdown.
         drop(service);
 
         let service = patient(&store);
@@ -97,7 +114,7 @@ async fn what_was_used_and_what_was_answered_survive_a_kill() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_down_stops_everything_and_nothing_is_guessed() {
+async fn unavailable_database_rejects_every_request() {
     let mut server = PostgresServer::start();
     Sql::migrate(&server.url()).await.unwrap();
     let service = patient(&server.url());
@@ -116,19 +133,19 @@ async fn a_database_that_is_down_stops_everything_and_nothing_is_guessed() {
 }
 
 #[test]
-fn check_says_what_a_database_may_lose() {
+fn check_reports_what_a_database_may_lose() {
     let hasty = PostgresServer::start_with(&["synchronous_commit=off", "fsync=on"]);
     assert_eq!(run(&["migrate", "--store", &hasty.url()]).status.code(), Some(0));
     let (code, text) = said(&run(&["check", "--store", &hasty.url()]));
     assert!(code == 0 && text.contains("synchronous_commit off") && text.contains("loses the last commits"), "{text}");
-    let nobody = command(&["check", "--store", "postgres://user:canary@127.0.0.1:1/shop"]).output().unwrap();
-    let (code, text) = said(&nobody);
+    let unreachable = command(&["check", "--store", "postgres://user:canary@127.0.0.1:1/shop"]).output().unwrap();
+    let (code, text) = said(&unreachable);
     assert!(code == 1 && text.contains("postgres://127.0.0.1:1/shop") && !text.contains("canary"), "{text}");
 }
 
-/// Each its own sentence, by the code of the database, whatever language it speaks.
+/// Each error has its own message, chosen by SQLSTATE and independent of the language of the database.
 #[tokio::test]
-async fn check_says_why_a_database_that_answers_is_none_for_it() {
+async fn check_reports_why_a_reachable_database_is_unusable() {
     let server = PostgresServer::start();
     assert_eq!(run(&["migrate", "--store", &server.url()]).status.code(), Some(0));
     server.execute("CREATE ROLE shop LOGIN PASSWORD 'right-canary'").await;
@@ -139,33 +156,36 @@ async fn check_says_why_a_database_that_answers_is_none_for_it() {
         (code, text)
     };
     for (login, database, parts) in [
-        ("shop:wrong-canary", "postgres", ["refuses the user name or the password", "--store-file"]),
-        ("nobody:wrong-canary", "postgres", ["refuses the user name or the password", "--store-file"]),
-        ("shop:right-canary", "nowhere", ["no database of this name", "createdb"]),
+        ("shop:wrong-canary", "postgres", ["rejects the user name or the password", "--store-file"]),
+        ("nobody:wrong-canary", "postgres", ["rejects the user name or the password", "--store-file"]),
+        ("shop:right-canary", "nowhere", ["The database does not exist", "createdb"]),
         (
             "shop:right-canary",
             "postgres",
-            ["may not: SELECT onceward_schema", "GRANT SELECT, INSERT, UPDATE, DELETE ON"],
+            ["lacks permissions: SELECT onceward_schema", "GRANT SELECT, INSERT, UPDATE, DELETE ON"],
         ),
     ] {
         let (code, text) = told(login, database);
         assert!(code == 1 && parts.iter().all(|part| text.contains(part)), "{login} {database}: {text}");
     }
-    // Who may delete, and not write, is no user for it.
+    // A user that may delete but not write is not enough.
     server.execute("GRANT SELECT ON onceward_schema TO shop; GRANT SELECT, DELETE ON onceward_records TO shop").await;
     let (code, text) = told("shop:right-canary", "postgres");
-    assert!(code == 1 && text.contains("may not: INSERT onceward_records, UPDATE onceward_records"), "{text}");
-    assert!(!text.contains("this user may write them"), "{text}");
+    assert!(
+        code == 1 && text.contains("lacks permissions: INSERT onceward_records, UPDATE onceward_records"),
+        "{text}"
+    );
+    assert!(!text.contains("this user may write to them"), "{text}");
     let line = text.lines().find_map(|line| line.split("-> ").nth(1).filter(|fix| fix.starts_with("GRANT"))).unwrap();
     server.execute(line).await;
     let (code, text) = told("shop:right-canary", "postgres");
-    assert!(code == 0 && text.contains("this user may write them"), "what is printed is enough: {text}");
-    assert_eq!(server.number("SELECT count(*) FROM onceward_records").await, 0, "what was tried is taken away again");
+    assert!(code == 0 && text.contains("this user may write to them"), "the printed grants are enough: {text}");
+    assert_eq!(server.number("SELECT count(*) FROM onceward_records").await, 0, "the test record is removed again");
 }
 
-/// As root, who may do everything, a folder in the place of what SQLite has to make beside the file does the same.
+/// Root ignores file permissions, so a folder in place of the WAL file causes the error.
 #[test]
-fn a_file_that_cannot_be_opened_is_not_said_to_lack_its_tables() {
+fn unopenable_file_is_not_reported_as_missing_tables() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let store = format!("sqlite:{}", path.display());

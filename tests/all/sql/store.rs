@@ -13,14 +13,14 @@ use onceward_tests::postgres::{PASSWORD, PostgresServer};
 use tempfile::TempDir;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Patient, because the laws race on two cores with everything else.
+/// A long timeout, because the laws share two cores with other tests.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Long enough for what is quick, where something is waited for in vain.
+/// A short timeout, for commands that are expected to time out.
 const GIVE_UP: Duration = Duration::from_secs(2);
-/// How long a record lives whose end a law waits for.
+/// Lifetime of a record whose expiry a law waits for.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// A server with the tables, and its address.
+/// Starts a server with the tables and returns its address.
 async fn postgres() -> (PostgresServer, String) {
     let server = PostgresServer::start();
     let url = server.url();
@@ -28,7 +28,7 @@ async fn postgres() -> (PostgresServer, String) {
     (server, url)
 }
 
-/// A file with the tables, and its address.
+/// Creates a file with the tables and returns its address.
 async fn sqlite() -> (TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("store.db").display());
@@ -36,7 +36,7 @@ async fn sqlite() -> (TempDir, String) {
     (folder, url)
 }
 
-/// Both of them, each in a new database.
+/// Returns both stores, each with a new database.
 async fn both() -> [(Box<dyn std::any::Any>, String); 2] {
     let ((server, at_server), (folder, at_folder)) = (postgres().await, sqlite().await);
     [(Box::new(server), at_server), (Box::new(folder), at_folder)]
@@ -47,7 +47,7 @@ fn ticket(name: &str) -> Ticket {
 }
 
 #[tokio::test]
-async fn a_database_that_was_killed_has_what_was_committed() {
+async fn killed_database_keeps_committed_records() {
     let mut server = PostgresServer::start_with(&["fsync=on"]);
     server.execute("CREATE TABLE kept (id bigint); INSERT INTO kept VALUES (7)").await;
     server.kill();
@@ -56,19 +56,19 @@ async fn a_database_that_was_killed_has_what_was_committed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_laws_hold_on_postgresql() {
+async fn laws_hold_on_postgresql() {
     let (_server, url) = postgres().await;
     Laws::of(Sql::open_within(&url, PATIENCE).await.unwrap()).short(SHORT).hold().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_laws_hold_on_sqlite() {
+async fn laws_hold_on_sqlite() {
     let (_folder, url) = sqlite().await;
     Laws::of(Sql::open_within(&url, PATIENCE).await.unwrap()).short(SHORT).hold().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_laws_hold_where_the_database_would_rather_be_serializable() {
+async fn laws_hold_with_a_serializable_default() {
     let server = PostgresServer::start_with(&["default_transaction_isolation=serializable"]);
     Sql::migrate(&server.url()).await.unwrap();
     let store = Sql::open_within(&server.url(), PATIENCE).await.unwrap();
@@ -76,14 +76,14 @@ async fn the_laws_hold_where_the_database_would_rather_be_serializable() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_inserts_over_what_has_expired_exactly_one_wins() {
+async fn one_of_many_inserts_over_an_expired_record_wins() {
     for (_kept, url) in both().await {
-        // Two stores, as of two processes.
+        // Two stores stand for two processes.
         let stores = [Sql::open_within(&url, PATIENCE).await.unwrap(), Sql::open_within(&url, PATIENCE).await.unwrap()];
         for round in 0..10 {
             let ticket = ticket(&format!("{round}"));
             stores[0].insert(&ticket, b"over", Duration::from_millis(1), Room::Free).await.unwrap();
-            until("it is over", PATIENCE, async || stores[0].look(&ticket).await.unwrap().is_none()).await;
+            until("the record has expired", PATIENCE, async || stores[0].look(&ticket).await.unwrap().is_none()).await;
             let racers: Vec<_> = (0..32_u8)
                 .map(|racer| {
                     let store = stores[usize::from(racer) % 2].clone();
@@ -101,7 +101,7 @@ async fn of_many_inserts_over_what_has_expired_exactly_one_wins() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_unknown_whether_or_not_it_was_carried_out() {
+async fn lost_reply_is_unknown_whether_or_not_executed() {
     let (server, _) = postgres().await;
     let proxy = Proxy::before(server.port()).await;
     let url = server.url().replace(&server.port().to_string(), proxy.url().rsplit(':').next().unwrap());
@@ -111,20 +111,20 @@ async fn a_lost_answer_is_unknown_whether_or_not_it_was_carried_out() {
         ("request", TcpFault::LoseRequest, false),
         ("silence", TcpFault::SwallowAnswer, true),
     ] {
-        // Known to the connection, so that the next message is the statement itself.
+        // Prepared on the connection, so that the next message is the statement itself.
         store.insert(&ticket(&format!("{name} before")), b"x", MINUTE, Room::Free).await.unwrap();
         proxy.next("onceward:key", fate);
         let error = store.insert(&ticket(name), b"x", MINUTE, Room::Free).await.unwrap_err();
         assert!(matches!(error, StoreError::Unknown(_)), "{name}: {error}");
         let direct = Sql::open_within(&server.url(), PATIENCE).await.unwrap();
         assert_eq!(direct.look(&ticket(name)).await.unwrap().is_some(), is_there, "{name}");
-        assert_eq!(store.look(&ticket("before")).await.unwrap(), None, "{name}: the next one is answered");
+        assert_eq!(store.look(&ticket("before")).await.unwrap(), None, "{name}: the next command works");
     }
     assert_eq!(proxy.struck(), 3);
 }
 
 #[tokio::test]
-async fn what_waits_for_a_lock_too_long_has_certainly_changed_nothing() {
+async fn lock_timeout_means_not_executed() {
     let (server, url) = postgres().await;
     let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
     store.insert(&ticket("held"), b"x", MINUTE, Room::Free).await.unwrap();
@@ -135,7 +135,7 @@ async fn what_waits_for_a_lock_too_long_has_certainly_changed_nothing() {
     assert!(matches!(error, StoreError::NotExecuted(_)), "{error}");
     assert!(error.to_string().contains("statement timeout"), "{error}");
     drop(lock);
-    until("the lock is gone", PATIENCE, async || {
+    until("the lock is released", PATIENCE, async || {
         store
             .swap(&ticket("held"), b"x", b"y", MINUTE, Room::Free, None)
             .await
@@ -145,10 +145,10 @@ async fn what_waits_for_a_lock_too_long_has_certainly_changed_nothing() {
 }
 
 #[tokio::test]
-async fn what_waits_for_the_file_too_long_has_certainly_changed_nothing() {
+async fn busy_sqlite_file_means_not_executed() {
     let (_folder, url) = sqlite().await;
     let store = Sql::open_within(&url, GIVE_UP).await.unwrap();
-    // Its cleaner has had its turn when this is answered, and does not wait for the file before us.
+    // The cleanup has run by now, and does not compete for the file.
     store.insert(&ticket("before"), b"x", MINUTE, Room::Free).await.unwrap();
     let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
     let lock = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
@@ -158,39 +158,39 @@ async fn what_waits_for_the_file_too_long_has_certainly_changed_nothing() {
     assert_eq!(store.insert(&ticket("held"), b"x", MINUTE, Room::Free).await.unwrap(), None);
 }
 
-/// There is more to remove than is removed in a moment.
+/// There is more to remove than one batch.
 #[tokio::test]
-async fn a_store_that_is_dropped_stops_removing_what_has_expired() {
+async fn dropped_store_stops_its_cleanup() {
     let (server, url) = postgres().await;
     let fill =
         "INSERT INTO onceward_records SELECT n::text, 'x', now() - interval '1 hour' FROM generate_series(1, 100000) n";
     server.execute(fill).await;
     let left = async || server.number("SELECT count(*) FROM onceward_records").await;
     let store = Sql::open_within(&url, PATIENCE).await.unwrap();
-    until("it has begun", PATIENCE, async || left().await < 100_000).await;
+    until("the cleanup has started", PATIENCE, async || left().await < 100_000).await;
     drop(store);
     let connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onceward'";
     until("its connections are closed", PATIENCE, async || server.number(connections).await == 0).await;
-    assert!(left().await > 0, "it was dropped before all was removed");
+    assert!(left().await > 0, "the store was dropped before all was removed");
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_has_done_nothing_and_is_found_again() {
+async fn unavailable_database_executes_nothing_and_is_reconnected() {
     let (mut server, url) = postgres().await;
     let store = Sql::open_within(&url, PATIENCE).await.unwrap();
     store.insert(&ticket("kept"), b"x", MINUTE, Room::Free).await.unwrap();
     server.kill();
-    // What was sent over a connection that had not noticed is unknown; what could not be sent is not.
+    // A command sent on a connection that broke unnoticed is unknown; one that could not be sent is not executed.
     let certain = async || matches!(store.look(&ticket("kept")).await, Err(StoreError::NotExecuted(_)));
-    until("it is known to be away", PATIENCE, certain).await;
+    until("the database is known to be down", PATIENCE, certain).await;
     assert!(certain().await && certain().await);
     server.restart();
-    until("it is found again", PATIENCE, async || store.look(&ticket("kept")).await.is_ok()).await;
+    until("the database is reconnected", PATIENCE, async || store.look(&ticket("kept")).await.is_ok()).await;
     assert_eq!(store.look(&ticket("kept")).await.unwrap().as_deref(), Some(&b"x"[..]));
 }
 
 #[tokio::test]
-async fn a_token_is_good_for_every_guard_on_the_database_and_outlives_them() {
+async fn token_is_valid_for_every_guard_on_the_database() {
     for (_kept, url) in both().await {
         let open = async || Guard::new(Sql::open_within(&url, PATIENCE).await.unwrap());
         let (first, second) = (open().await, open().await);
@@ -200,19 +200,19 @@ async fn a_token_is_good_for_every_guard_on_the_database_and_outlives_them() {
         let third = open().await;
         for token in [&one, &other] {
             let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-            let Ok(Verdict::Run(pass)) = third.check(&Policy::token(), &intent).await else { panic!("a good token") };
+            let Ok(Verdict::Run(pass)) = third.check(&Policy::token(), &intent).await else { panic!("valid token") };
             pass.complete(None).await.unwrap();
             let Ok(Verdict::Reject(rejection)) = open().await.check(&Policy::token(), &intent).await else {
-                panic!("a used token")
+                panic!("used token")
             };
             assert_eq!(rejection.code(), Code::TokenUsed);
         }
     }
 }
 
-/// Whoever restores a backup gives it another epoch.
+/// An operator who restores a backup sets a new epoch.
 #[tokio::test]
-async fn a_token_of_another_epoch_is_stale_and_not_used() {
+async fn token_of_another_epoch_is_stale_not_used() {
     for database in TestDatabase::both().await {
         let secret = onceward::Secret::random();
         let store = async || Sql::open_within(&database.url(), PATIENCE).await.unwrap();
@@ -223,15 +223,15 @@ async fn a_token_of_another_epoch_is_stale_and_not_used() {
     }
 }
 
-/// What a token is refused for.
+/// Returns the code with which a token is rejected.
 async fn refused(guard: &Guard, token: &Token) -> Code {
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-    let Ok(Verdict::Reject(rejection)) = guard.check(&Policy::token(), &intent).await else { panic!("it is refused") };
+    let Ok(Verdict::Reject(rejection)) = guard.check(&Policy::token(), &intent).await else { panic!("rejected") };
     rejection.code()
 }
 
 #[tokio::test]
-async fn a_thread_that_is_blocked_does_not_stop_renewals() {
+async fn blocked_thread_does_not_stop_renewals() {
     const LEASE: Duration = Duration::from_millis(1500);
     for (_kept, url) in both().await {
         let open = async || Guard::new(Sql::open_within(&url, PATIENCE).await.unwrap());
@@ -240,29 +240,29 @@ async fn a_thread_that_is_blocked_does_not_stop_renewals() {
         let intent = Intent::new("pay", Subject::anonymous()).key(&key);
         let policy = Policy::key(KeyRules::retryable().lease(LEASE).unwrap());
         let Ok(Verdict::Run(pass)) = first.check(&policy, &intent).await else { panic!("a free key") };
-        #[expect(clippy::disallowed_methods, reason = "to block the thread is the point")]
+        #[expect(clippy::disallowed_methods, reason = "the test blocks its thread on purpose")]
         std::thread::sleep(LEASE * 8 / 3);
-        let Ok(Verdict::Reject(rejection)) = second.check(&policy, &intent).await else { panic!("it still runs") };
+        let Ok(Verdict::Reject(rejection)) = second.check(&policy, &intent).await else { panic!("in flight") };
         assert_eq!(rejection.code(), Code::InProgress);
         pass.release().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn what_has_expired_is_removed_and_what_has_not_is_not() {
+async fn cleanup_removes_only_expired_records() {
     for database in TestDatabase::both().await {
         database.fill("old", 1700, -1).await;
         database.fill("new", 300, 1).await;
         let store = Sql::open_within(&database.url(), PATIENCE).await.unwrap();
         let count = async || database.number("SELECT count(*) FROM onceward_records").await;
-        until("all that is over is removed", PATIENCE, async || count().await == 300).await;
+        until("all expired are removed", PATIENCE, async || count().await == 300).await;
         store.insert(&ticket("one more"), b"x", MINUTE, Room::Free).await.unwrap();
         assert_eq!(count().await, 301, "{}", database.url());
     }
 }
 
 #[tokio::test]
-async fn a_password_is_in_no_error() {
+async fn errors_never_show_a_password() {
     let (server, url) = postgres().await;
     let store = Sql::open(&url).await.unwrap();
     let wrong = url.replace(PASSWORD, "canary-password");

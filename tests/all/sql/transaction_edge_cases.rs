@@ -1,4 +1,4 @@
-//! Claims in a transaction that take an odd way: savepoints, slow transactions, errors that hide others, and guards that only observe.
+//! Edge cases of claims in a transaction: savepoints, slow transactions, wrapped errors, and guards that only observe.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use sqlx::{Acquire as _, PgPool, Postgres, Sqlite};
 use tokio::sync::Barrier;
 
 const LONG: Duration = Duration::from_secs(10);
-/// How long a record lives that a transaction outlasts.
+/// Lifetime of a record; the transaction takes longer.
 const RETAIN: Duration = Duration::from_secs(2);
 
 async fn bank() -> PostgresServer {
@@ -31,7 +31,7 @@ fn in_mode(mode: Mode) -> Guard {
 }
 
 #[tokio::test]
-async fn a_claim_that_was_rolled_back_to_a_savepoint_does_not_overwrite_what_others_have_paid() {
+async fn claim_rolled_back_to_a_savepoint_overwrites_no_other() {
     let server = bank().await;
     let pool = server.pool(4).await;
     let key = Key::new("k").unwrap();
@@ -40,26 +40,26 @@ async fn a_claim_that_was_rolled_back_to_a_savepoint_does_not_overwrite_what_oth
 
     let mut first = pool.begin().await.unwrap();
     let mut savepoint = first.begin().await.unwrap();
-    let Ok(TxVerdict::Run(lost)) = claim_in(&mut savepoint, &rules, &intent).await else { panic!("it is free") };
+    let Ok(TxVerdict::Run(lost)) = claim_in(&mut savepoint, &rules, &intent).await else { panic!("a free key") };
     savepoint.rollback().await.unwrap();
 
     let mut second = pool.begin().await.unwrap();
-    let Ok(TxVerdict::Run(kept)) = claim_in(&mut second, &rules, &intent).await else { panic!("it is free again") };
+    let Ok(TxVerdict::Run(kept)) = claim_in(&mut second, &rules, &intent).await else { panic!("free again") };
     pay(&mut second, "k").await.unwrap();
-    kept.complete_in(&mut second, Reply::new(201, "the second's")).await.unwrap();
+    kept.complete_in(&mut second, Reply::new(201, "of the second")).await.unwrap();
     second.commit().await.unwrap();
 
-    let error = lost.complete_in(&mut first, Reply::new(201, "the first's")).await.unwrap_err();
+    let error = lost.complete_in(&mut first, Reply::new(201, "of the first")).await.unwrap_err();
     assert!(matches!(error, ClaimError::NotClaimed), "{error}");
     first.commit().await.unwrap();
     assert!(kept.was_committed(&pool).await.unwrap() && !lost.was_committed(&pool).await.unwrap());
     let again = claim_in(&mut pool.begin().await.unwrap(), &rules, &intent).await.unwrap();
-    assert!(matches!(&again, TxVerdict::Done(Some(reply)) if &reply.body()[..] == b"the second's"), "{again:?}");
+    assert!(matches!(&again, TxVerdict::Done(Some(reply)) if &reply.body()[..] == b"of the second"), "{again:?}");
 }
 
-/// A validity that ran from the claim would be over when the one that waited for the commit looks.
+/// If the validity started at the claim, the record would have expired when the waiting transaction reads it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_that_takes_longer_than_its_record_lives_has_one_effect() {
+async fn transaction_longer_than_its_record_has_one_effect() {
     let (server, guard) = (bank().await, in_mode(Mode::Enforce));
     let (pool, rules) = (server.pool(4).await, KeyRules::retryable().retain(RETAIN));
     let slow = async || {
@@ -77,7 +77,7 @@ async fn a_transaction_that_takes_longer_than_its_record_lives_has_one_effect() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_of_sqlite_that_takes_longer_than_its_record_lives_has_one_effect() {
+async fn sqlite_transaction_longer_than_its_record_has_one_effect() {
     let (folder, guard) = (tempfile::tempdir().unwrap(), in_mode(Mode::Enforce));
     let address = format!("sqlite:{}", folder.path().join("bank.db").display());
     Sql::migrate(&address).await.unwrap();
@@ -100,9 +100,9 @@ async fn a_transaction_of_sqlite_that_takes_longer_than_its_record_lives_has_one
     ));
 }
 
-/// What is still valid is not read: the time bounds what is looked at in the index.
+/// Valid records are not read: the expiry bounds the index scan.
 #[tokio::test]
-async fn removing_what_has_expired_does_not_read_what_is_valid() {
+async fn cleanup_does_not_read_valid_records() {
     let server = bank().await;
     server
         .execute(
@@ -115,20 +115,20 @@ async fn removing_what_has_expired_does_not_read_what_is_valid() {
     let entries =
         "SELECT idx_tup_read::bigint FROM pg_stat_user_indexes WHERE indexrelname = 'onceward_records_expires_at'";
     let pool = server.pool(1).await;
-    // Only what this has read: the statistics of whoever has filled the table are written when its connection ends.
-    until("the filling is counted", LONG, async || {
+    // Count only reads of the cleanup: the connection that filled the table reports its statistics when it closes.
+    until("the inserts are counted", LONG, async || {
         server.number("SELECT n_tup_ins::bigint FROM pg_stat_user_tables WHERE relname = 'onceward_records'").await
             == 20_700
     })
     .await;
     let before = server.number(read).await + server.number(entries).await;
     let over = "SELECT count(*) FROM onceward_records WHERE name LIKE 'over-%' AND name IS NOT NULL";
-    // It has one connection, which counts what it did when it has been idle for a while, or is closed.
+    // The cleanup's connection reports its statistics when it is idle for a while or closed.
     let cleaning = tokio::spawn({
         let pool = pool.clone();
         async move { onceward::transaction::keep_clean(&pool).await }
     });
-    until("the cleaner's reads are counted", 3 * LONG, async || {
+    until("the reads of the cleanup are counted", 3 * LONG, async || {
         server.number("SELECT n_tup_del::bigint FROM pg_stat_user_tables WHERE relname = 'onceward_records'").await
             == 700
     })
@@ -139,7 +139,7 @@ async fn removing_what_has_expired_does_not_read_what_is_valid() {
     assert_eq!(server.number(over).await, 0);
 }
 
-/// An application's error as most are written: the one of the database shines through it.
+/// A typical application error that wraps the database error.
 #[derive(Debug)]
 struct TransparentError(sqlx::Error);
 
@@ -149,7 +149,7 @@ impl std::fmt::Display for TransparentError {
     }
 }
 
-/// As `#[error(transparent)]` writes it.
+/// Like `#[error(transparent)]`.
 impl std::error::Error for TransparentError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
@@ -157,7 +157,7 @@ impl std::error::Error for TransparentError {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wish_for_a_repetition_is_understood_through_a_transparent_error() {
+async fn retryable_error_is_recognized_through_a_transparent_error() {
     let (server, guard) = (bank().await, in_mode(Mode::Enforce));
     let options = server.url().parse::<sqlx::postgres::PgConnectOptions>().unwrap();
     let options = options.options([("default_transaction_isolation", "serializable")]);
@@ -178,11 +178,11 @@ async fn a_wish_for_a_repetition_is_understood_through_a_transparent_error() {
     };
     tokio::join!(pays("one"), pays("other"));
     assert_eq!(figures(&server).await, [2; 4]);
-    assert!(tries.into_inner() > 2, "they met at the balance, and one was repeated");
+    assert!(tries.into_inner() > 2, "they conflicted on the balance, and one was retried");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_commit_of_what_is_not_claimed_is_unknown_and_never_repeated() {
+async fn lost_commit_without_claim_is_unknown_and_not_repeated() {
     let server = bank().await;
     pay_once(&in_mode(Mode::Enforce), &server.pool(1).await, "k").await.unwrap();
     let proxy = Proxy::before(server.port()).await;
@@ -197,7 +197,7 @@ async fn a_lost_commit_of_what_is_not_claimed_is_unknown_and_never_repeated() {
 }
 
 #[tokio::test]
-async fn a_guard_that_observes_goes_on_where_it_cannot_and_counts_another_request_as_that() {
+async fn observing_guard_runs_despite_conflicts_and_counts_them() {
     let (server, guard) = (bank().await, in_mode(Mode::Observe));
     let pool = server.pool(2).await;
     let key = Key::new("k").unwrap();
@@ -216,7 +216,7 @@ async fn a_guard_that_observes_goes_on_where_it_cannot_and_counts_another_reques
 }
 
 #[tokio::test]
-async fn what_the_database_rolled_back_is_an_error_without_a_claim_too() {
+async fn rolled_back_transaction_is_an_error_without_a_claim_too() {
     let server = bank().await;
     let pool = server.pool(2).await;
     let key = Key::new("k").unwrap();
@@ -228,6 +228,6 @@ async fn what_the_database_rolled_back_is_an_error_without_a_claim_too() {
     };
     let error =
         in_mode(Mode::Off).transact(&pool, &KeyRules::retryable(), &intent, swallow).await.unwrap_err().to_string();
-    assert!(error.contains("has failed before"), "{error}");
+    assert!(error.contains("an earlier statement of this transaction failed"), "{error}");
     assert_eq!(figures(&server).await, [0; 4]);
 }

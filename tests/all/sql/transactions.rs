@@ -1,4 +1,4 @@
-//! Records in the transaction of the business: one effect, at every isolation level, and the same answer for everybody.
+//! Records in the application's own transaction: one effect at every isolation level, and the same response for every duplicate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::sync::Barrier;
 const RACERS: usize = 32;
 const LEVELS: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
-/// A bank with the tables of Onceward beside its own.
+/// Starts a bank with the tables of Onceward beside its own.
 async fn bank() -> PostgresServer {
     let server = PostgresServer::start();
     server.execute(TABLES).await;
@@ -30,7 +30,7 @@ fn guard() -> Guard {
     Guard::new(Memory::new())
 }
 
-/// Connections whose transactions run at this level.
+/// Opens connections with this isolation level.
 async fn at_level(server: &PostgresServer, level: &'static str) -> PgPool {
     let options = server.url().parse::<sqlx::postgres::PgConnectOptions>().unwrap();
     let options = options.options([("default_transaction_isolation", level)]);
@@ -39,14 +39,14 @@ async fn at_level(server: &PostgresServer, level: &'static str) -> PgPool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_32_racers_at_each_isolation_level_one_has_an_effect_and_all_get_its_answer() {
+async fn one_of_32_racers_at_each_isolation_level_takes_effect() {
     let (server, guard) = (bank().await, guard());
     let mut paid = 0;
     for level in LEVELS {
         let pool = at_level(&server, level).await;
         for round in 0..5 {
             let start = Arc::new(Barrier::new(2 * RACERS));
-            // Two payments at once, which meet at the balance.
+            // Two concurrent payments that conflict on the balance.
             let racers: Vec<_> = (0..2 * RACERS)
                 .map(|racer| {
                     let (guard, pool, start) = (guard.clone(), pool.clone(), Arc::clone(&start));
@@ -70,9 +70,9 @@ async fn of_32_racers_at_each_isolation_level_one_has_an_effect_and_all_get_its_
     }
 }
 
-/// What the articles warn of: both have looked before either has written.
+/// The classic mistake: both transactions look before either writes.
 #[tokio::test]
-async fn whoever_looks_first_and_inserts_then_pays_twice() {
+async fn naive_lookup_then_insert_pays_twice() {
     let server = bank().await;
     let pool = server.pool(2).await;
     sqlx::raw_sql("CREATE TABLE seen (payment text)").execute(&pool).await.unwrap();
@@ -91,7 +91,7 @@ async fn whoever_looks_first_and_inserts_then_pays_twice() {
     assert_eq!(server.number("SELECT balance FROM account").await, 2);
 }
 
-/// Begins, claims and gives both.
+/// Begins a transaction, claims in it, and returns both.
 async fn claim(pool: &PgPool, intent: &Intent<'_>) -> (Transaction<'static, Postgres>, TxVerdict) {
     let mut transaction = pool.begin().await.unwrap();
     let entered = claim_in(&mut transaction, &KeyRules::retryable(), intent).await.unwrap();
@@ -99,12 +99,12 @@ async fn claim(pool: &PgPool, intent: &Intent<'_>) -> (Transaction<'static, Post
 }
 
 fn claimed(entered: TxVerdict) -> TxClaim {
-    let TxVerdict::Run(claimed) = entered else { panic!("it is free: {entered:?}") };
+    let TxVerdict::Run(claimed) = entered else { panic!("the key is free: {entered:?}") };
     claimed
 }
 
 #[tokio::test]
-async fn what_is_rolled_back_is_free_and_what_is_committed_is_answered_again() {
+async fn rollback_frees_the_key_and_commit_replays() {
     let server = bank().await;
     let pool = server.pool(4).await;
     let key = Key::new("k").unwrap();
@@ -122,22 +122,22 @@ async fn what_is_rolled_back_is_free_and_what_is_committed_is_answered_again() {
     transaction.commit().await.unwrap();
     assert!(kept.was_committed(&pool).await.unwrap() && !lost.was_committed(&pool).await.unwrap());
 
-    let TxVerdict::Done(Some(again)) = claim(&pool, &intent).await.1 else { panic!("it is done") };
+    let TxVerdict::Done(Some(again)) = claim(&pool, &intent).await.1 else { panic!("the payment is done") };
     assert_eq!(again, reply);
     let other = intent.clone().fingerprint(Fingerprint::of_bytes(b"20 EUR"));
-    let TxVerdict::Reject(rejection) = claim(&pool, &other).await.1 else { panic!("it is another request") };
+    let TxVerdict::Reject(rejection) = claim(&pool, &other).await.1 else { panic!("the request differs") };
     assert_eq!(rejection.code(), Code::KeyReused);
     for others in [Intent::new("refund", Subject::named("alice")), Intent::new("pay", Subject::named("bob"))] {
         drop(claimed(claim(&pool, &others.key(&key)).await.1));
     }
     let TxVerdict::Reject(rejection) = claim(&pool, &Intent::new("pay", Subject::anonymous())).await.1 else {
-        panic!("there is no key")
+        panic!("no key")
     };
     assert_eq!(rejection.code(), Code::KeyMissing);
 }
 
 #[tokio::test]
-async fn a_claim_without_an_answer_is_one_statement_and_says_only_that_it_was_done() {
+async fn claim_without_a_response_is_one_statement() {
     let server = PostgresServer::start_with(&["shared_preload_libraries=pg_stat_statements"]);
     server.execute(TABLES).await;
     server.execute("CREATE EXTENSION pg_stat_statements").await;
@@ -156,12 +156,12 @@ async fn a_claim_without_an_answer_is_one_statement_and_says_only_that_it_was_do
     assert_eq!(calls().await, 1, "a claim");
     assert!(matches!(claim(&pool, &intent).await.1, TxVerdict::Done(None)));
     assert_eq!(calls().await, 2, "a duplicate");
-    pay_once(&guard(), &pool, "with an answer").await.unwrap();
-    assert_eq!(calls().await, 4, "a claim and its answer");
+    pay_once(&guard(), &pool, "with a response").await.unwrap();
+    assert_eq!(calls().await, 4, "a claim and its response");
 }
 
 #[tokio::test]
-async fn a_second_transaction_waits_for_the_first() {
+async fn second_transaction_waits_for_the_first() {
     let server = bank().await;
     let pool = server.pool(4).await;
     for is_committed in [true, false] {
@@ -186,7 +186,7 @@ async fn a_second_transaction_waits_for_the_first() {
 }
 
 #[tokio::test]
-async fn work_that_fails_is_rolled_back_and_may_be_done_again() {
+async fn failed_work_is_rolled_back_and_may_be_retried() {
     let (server, guard) = (bank().await, guard());
     let pool = server.pool(4).await;
     let key = Key::new("k").unwrap();
@@ -202,9 +202,9 @@ async fn work_that_fails_is_rolled_back_and_may_be_done_again() {
     assert_eq!(figures(&server).await, [1; 4]);
 }
 
-/// One that has swallowed an error would be told that its commit went well, and nothing would have been committed.
+/// After a swallowed error, the commit would report success without committing anything.
 #[tokio::test]
-async fn work_that_swallows_an_error_of_the_database_is_not_taken_for_done() {
+async fn swallowed_database_error_does_not_count_as_done() {
     let (server, guard) = (bank().await, guard());
     let pool = server.pool(4).await;
     let key = Key::new("k").unwrap();
@@ -215,12 +215,12 @@ async fn work_that_swallows_an_error_of_the_database_is_not_taken_for_done() {
         Ok::<_, sqlx::Error>("paid".to_owned())
     };
     let error = guard.transact(&pool, &KeyRules::retryable(), &intent, swallow).await.unwrap_err().to_string();
-    assert!(error.contains("has failed before"), "{error}");
+    assert!(error.contains("an earlier statement of this transaction failed"), "{error}");
     assert_eq!(figures(&server).await, [0; 4]);
 }
 
 #[tokio::test]
-async fn each_operation_has_a_validity_of_its_own() {
+async fn each_operation_has_its_own_retention() {
     let (server, guard) = (bank().await, guard());
     let pool = server.pool(4).await;
     let pay_for = async |life: Duration, name: &str| {
@@ -237,20 +237,20 @@ async fn each_operation_has_a_validity_of_its_own() {
     assert_eq!((server.number(days).await, figures(&server).await), (364, [1; 4]));
 
     assert!(matches!(pay_for(Duration::from_millis(50), "brief").await, RunOutcome::Executed(_)));
-    until("it is over", Duration::from_secs(5), async || {
+    until("the record has expired", Duration::from_secs(5), async || {
         matches!(pay_for(Duration::from_millis(50), "brief").await, RunOutcome::Executed(_))
     })
     .await;
     let over = "SELECT count(*) FROM onceward_records WHERE expires_at < clock_timestamp()";
-    until("it is over again", Duration::from_secs(5), async || server.number(over).await == 1).await;
+    until("the record has expired again", Duration::from_secs(5), async || server.number(over).await == 1).await;
     let cleaning = tokio::spawn(async move { onceward::transaction::keep_clean(&pool).await });
     let left = async || server.number("SELECT count(*) FROM onceward_records").await;
-    until("what is over is removed", Duration::from_secs(20), async || left().await == 1).await;
+    until("the expired record is removed", Duration::from_secs(20), async || left().await == 1).await;
     cleaning.abort();
 }
 
 #[tokio::test]
-async fn a_guard_that_does_not_enforce_runs_everything() {
+async fn guard_without_enforcement_runs_everything() {
     let server = bank().await;
     let pool = server.pool(4).await;
     for mode in [Mode::Off, Mode::Observe] {
@@ -259,7 +259,7 @@ async fn a_guard_that_does_not_enforce_runs_everything() {
             pay_once(&guard, &pool, &format!("{mode:?}")).await.unwrap();
         }
     }
-    assert_eq!(figures(&server).await, [4, 2, 1, 4], "four payments, and one of them on record");
+    assert_eq!(figures(&server).await, [4, 2, 1, 4], "four payments, one of them recorded");
 }
 
 async fn file() -> (tempfile::TempDir, SqlitePool) {
@@ -287,7 +287,7 @@ async fn pay_from_file(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_32_racers_on_sqlite_one_has_an_effect_and_all_get_its_answer() {
+async fn one_of_32_racers_on_sqlite_takes_effect() {
     let ((_folder, pool), guard) = (file().await, guard());
     for round in 0..5 {
         let racers: Vec<_> = (0..RACERS)
@@ -309,7 +309,7 @@ async fn of_32_racers_on_sqlite_one_has_an_effect_and_all_get_its_answer() {
 }
 
 #[tokio::test]
-async fn a_transaction_of_sqlite_that_read_before_others_wrote_is_to_be_begun_again() {
+async fn sqlite_transaction_with_a_stale_read_is_retryable() {
     let ((_folder, pool), guard) = (file().await, guard());
     let mut late = pool.begin().await.unwrap();
     sqlx::query("SELECT * FROM ledger").fetch_all(&mut *late).await.unwrap();

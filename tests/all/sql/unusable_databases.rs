@@ -1,4 +1,4 @@
-//! Databases and transactions that cannot be used: each says what to do.
+//! Unusable databases and transactions: each error names the next step.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::keys::audit_log::LOG;
 
-/// What opening and claiming say, which is the same.
+/// Returns the errors of opening and of claiming, which are the same.
 async fn said(server: &PostgresServer) -> [String; 2] {
     let opened = Sql::open(&server.url()).await.unwrap_err().to_string();
     let claimed = match pay_once(&Guard::new(Memory::new()), &server.pool(1).await, "k").await {
@@ -31,17 +31,17 @@ async fn said(server: &PostgresServer) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn a_missing_migration_names_the_command() {
+async fn missing_migration_names_the_command() {
     let server = PostgresServer::start();
     server.execute(TABLES).await;
     for text in said(&server).await {
-        assert!(text.contains("onceward migrate") && text.contains("not in this database"), "{text}");
+        assert!(text.contains("onceward migrate") && text.contains("missing from this database"), "{text}");
     }
     let folder = tempfile::tempdir().unwrap();
     let address = format!("sqlite:{}", folder.path().join("none.db").display());
     let text = Sql::open(&address).await.unwrap_err().to_string();
     assert!(text.contains("onceward migrate"), "{text}");
-    assert!(!folder.path().join("none.db").exists(), "asking makes no file");
+    assert!(!folder.path().join("none.db").exists(), "the check creates no file");
     let pool = SqlitePool::connect(&format!("{address}?mode=rwc")).await.unwrap();
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::anonymous()).key(&key);
@@ -50,7 +50,7 @@ async fn a_missing_migration_names_the_command() {
 }
 
 #[tokio::test]
-async fn a_table_of_that_name_that_is_not_ours_is_left_alone() {
+async fn foreign_table_of_the_same_name_is_left_alone() {
     for theirs in [
         "CREATE TABLE onceward_records (id bigint)",
         "CREATE TABLE onceward_records (name text, value text, expires_at timestamptz)",
@@ -66,7 +66,7 @@ async fn a_table_of_that_name_that_is_not_ours_is_left_alone() {
             )
             .await;
         let claimed = pay_once(&Guard::new(Memory::new()), &server.pool(1).await, "k").await.unwrap_err().to_string();
-        assert!(claimed.contains("not as this version of Onceward makes them"), "{theirs}: {claimed}");
+        assert!(claimed.contains("do not have the schema of this version"), "{theirs}: {claimed}");
         for error in [Sql::open(&server.url()).await.map(drop), Sql::migrate(&server.url()).await.map(drop)] {
             assert!(matches!(error, Err(SqlError::OtherShape(_))), "{theirs}: {error:?}");
         }
@@ -79,9 +79,9 @@ async fn a_table_of_that_name_that_is_not_ours_is_left_alone() {
     assert_eq!(server.number("SELECT count(*) FROM pg_tables WHERE tablename = 'onceward_schema'").await, 0);
 }
 
-/// It has all that ours has, and what is over in it would be removed.
+/// The table has the columns of ours, so the cleanup would delete from it.
 #[tokio::test]
-async fn a_table_of_the_same_shape_without_the_other_one_is_not_taken_over() {
+async fn table_without_the_schema_table_is_left_alone() {
     for database in TestDatabase::both().await {
         database.execute("DROP TABLE onceward_schema").await;
         database.fill("theirs", 3, -1).await;
@@ -93,7 +93,7 @@ async fn a_table_of_the_same_shape_without_the_other_one_is_not_taken_over() {
 }
 
 #[tokio::test]
-async fn a_file_with_tables_of_other_types_is_left_alone() {
+async fn sqlite_file_with_other_column_types_is_left_alone() {
     for theirs in [
         "name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL, expires_at INTEGER NOT NULL",
         "name TEXT NOT NULL PRIMARY KEY, value BLOB NOT NULL, expires_at TEXT NOT NULL",
@@ -108,16 +108,16 @@ async fn a_file_with_tables_of_other_types_is_left_alone() {
     }
 }
 
-/// It is there, and to wait for it would not help.
+/// The database is reachable, so waiting would not help.
 #[tokio::test]
-async fn a_database_that_says_no_is_not_out_of_reach() {
+async fn rejecting_database_is_not_reported_as_unreachable() {
     let server = PostgresServer::start();
     server.execute("CREATE ROLE poor LOGIN PASSWORD 'poor'").await;
     let url = server.url();
     let read_only = format!("{url}?options[default_transaction_read_only]=on");
-    let nobody = url.replace(PASSWORD, "wrong");
+    let denied = url.replace(PASSWORD, "wrong");
     for (address, says, fix) in [
-        (&nobody, "password authentication failed", "the user and the password"),
+        (&denied, "password authentication failed", "the user and the password"),
         (&server.url_of("none"), "database \"none\" does not exist", "CREATE DATABASE"),
         (&url.replace("postgres:correct-horse", "poor:poor"), "permission denied for schema public", "grant this user"),
         (&read_only, "read-only transaction", "name the primary"),
@@ -127,11 +127,18 @@ async fn a_database_that_says_no_is_not_out_of_reach() {
         let text = error.to_string();
         assert!(text.contains(says) && text.contains(fix) && !text.contains("reach"), "{text}");
     }
-    let mut service = command(&["--listen", "127.0.0.1:0", "--store", &nobody, "--wait-for", "1h"]);
-    let begun = Instant::now();
-    let (code, text) = said_by(&service.output().unwrap());
-    assert!(code == 1 && text.contains("password authentication failed"), "{text}");
-    assert!(begun.elapsed() < Duration::from_secs(60), "it is not waited for");
+    let unknown = url.replace("postgres:correct-horse", "stranger:correct-horse");
+    for (address, says) in [
+        (denied, "password authentication failed"),
+        (unknown, "password authentication failed for user \"stranger\""),
+        (server.url_of("none"), "database \"none\" does not exist"),
+    ] {
+        let mut service = command(&["--listen", "127.0.0.1:0", "--store", &address, "--wait-for", "1h"]);
+        let begun = Instant::now();
+        let (code, text) = said_by(&service.output().unwrap());
+        assert_eq!((code, text.matches(says).count(), text.lines().count()), (1, 1, 1), "{text}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the service does not wait for it");
+    }
 }
 
 #[tokio::test]
@@ -140,12 +147,12 @@ async fn tables_of_a_later_version_are_not_touched() {
     Sql::migrate(&server.url()).await.unwrap();
     server.execute("UPDATE onceward_schema SET version = 2").await;
     for error in [Sql::open(&server.url()).await.unwrap_err(), Sql::migrate(&server.url()).await.unwrap_err()] {
-        assert!(error.to_string().contains("they are of version 2, and this is 1"), "{error}");
+        assert!(error.to_string().contains("they have version 2, and this version needs 1"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn a_migration_can_be_run_again_and_by_several_at_once() {
+async fn migration_is_repeatable_and_concurrent() {
     for database in [TestDatabase::Postgres(Postgres::with("").await), TestDatabase::Sqlite(Sqlite::with("").await)] {
         let urls: Vec<_> = (0..8).map(|_| database.url()).collect();
         let migrating = urls.iter().map(|url| Sql::migrate(url));
@@ -153,14 +160,14 @@ async fn a_migration_can_be_run_again_and_by_several_at_once() {
             migrated.unwrap();
         }
         assert_eq!(Sql::migrate(&database.url()).await.unwrap(), MigrationOutcome::Current);
-        // And by hand.
+        // Also with the printed statements.
         database.execute(Sql::migration(&database.url()).unwrap()).await;
         assert_eq!(database.number("SELECT count(*) FROM onceward_schema").await, 1);
     }
 }
 
 #[tokio::test]
-async fn an_address_of_another_database_is_refused_with_what_one_looks_like() {
+async fn address_of_another_database_is_rejected_with_an_example() {
     for wrong in
         ["", "mysql://root@127.0.0.1/shop", "mariadb://x", "127.0.0.1", "sqlite:", "sqlite::memory:", "redis://x"]
     {
@@ -169,13 +176,13 @@ async fn an_address_of_another_database_is_refused_with_what_one_looks_like() {
     }
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
-    std::fs::write(&text, "this is no database, and long enough not to be taken for an empty one".repeat(20)).unwrap();
+    std::fs::write(&text, "this is not a database, and too long to look like an empty one".repeat(20)).unwrap();
     let error = Sql::open(&format!("sqlite:{}", text.display())).await.unwrap_err().to_string();
     assert!(error.contains("is not a SQLite database"), "{error}");
 }
 
 #[test]
-fn an_address_of_sqlite_that_is_no_file_is_refused_however_it_is_written() {
+fn sqlite_address_without_a_file_is_rejected() {
     for wrong in [
         "sqlite::memory:",
         "sqlite://:memory:",
@@ -192,9 +199,9 @@ fn an_address_of_sqlite_that_is_no_file_is_refused_however_it_is_written() {
     Sql::check_address("sqlite:shop.db?mode=rwc&cache=private").unwrap();
 }
 
-/// The driver would log such a parameter with its value, which may be a secret under a name that is misspelt.
+/// The driver would log the parameter with its value, which may be a secret under a misspelled name.
 #[test]
-fn a_parameter_that_is_not_known_is_refused_and_not_repeated() {
+fn unknown_parameter_is_rejected_without_its_value() {
     for wrong in [
         "postgres://shop@127.0.0.1/shop?passwort=hunter2",
         "postgres://shop@127.0.0.1/shop?sslmode=disable&hunter2",
@@ -212,7 +219,7 @@ fn a_parameter_that_is_not_known_is_refused_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_has_failed_already_says_so() {
+async fn failed_transaction_is_reported() {
     let server = PostgresServer::start();
     Sql::migrate(&server.url()).await.unwrap();
     let pool = server.pool(2).await;
@@ -226,16 +233,16 @@ async fn a_transaction_that_has_failed_already_says_so() {
 
     let mut first = pool.begin().await.unwrap();
     let Ok(TxVerdict::Run(claimed)) = claim_in(&mut first, &KeyRules::retryable(), &intent).await else {
-        panic!("it is free")
+        panic!("a free key")
     };
     first.rollback().await.unwrap();
     let mut second = pool.begin().await.unwrap();
     let error = claimed.complete_in(&mut second, Reply::new(200, "")).await.unwrap_err();
-    assert!(error.to_string().contains("in the transaction in which it was made"), "{error}");
+    assert!(error.to_string().contains("in the transaction that inserted it"), "{error}");
 }
 
 #[tokio::test]
-async fn a_record_of_a_later_version_is_no_reason_to_run() {
+async fn record_of_a_later_version_does_not_run() {
     let server = PostgresServer::start();
     server.execute(TABLES).await;
     Sql::migrate(&server.url()).await.unwrap();
@@ -248,7 +255,7 @@ async fn a_record_of_a_later_version_is_no_reason_to_run() {
 }
 
 #[tokio::test]
-async fn a_key_of_10_kb_is_refused_before_the_database_is_asked() {
+async fn key_of_10_kb_is_rejected_without_a_query() {
     let long = "k".repeat(10 * 1024);
     assert!(Key::new(long.clone()).unwrap_err().to_string().contains("1 to 255 characters"));
     assert!(Key::of_parts([long.as_str(), "x"]).unwrap_err().to_string().contains("1024 bytes"));

@@ -1,4 +1,4 @@
-//! The limit of the memory store holds for what is stored, whichever request stored it, and for the resident size of the process.
+//! The limit of the memory store holds for stored bytes, from any request, and bounds the resident memory of the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,22 +21,22 @@ use tokio::time::sleep;
 use crate::PEER;
 
 const MIB: u64 = 1024 * 1024;
-/// The size of a response, as in the attacks that this is about.
+/// Size of a response in the attacks that these tests simulate.
 const BODY: usize = 1_000_000;
-const NO_ROOM: &str = "no room to keep its response";
+const NO_ROOM: &str = "no room for its response";
 
-/// What a process may use whose memory store has this limit.
+/// Maximum resident memory of a process whose memory store has this limit.
 const fn most(limit: u64) -> u64 {
     2 * limit + 64 * MIB
 }
 
-/// How many claims are completed with a large response: `COMPLETED`, or a few.
+/// Number of claims to complete with a large response: the variable `COMPLETED`, or 150.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 fn completed() -> usize {
     std::env::var("COMPLETED").map_or(150, |completed| completed.parse().expect("COMPLETED is a number"))
 }
 
-/// The largest resident size of a process, looked at every few milliseconds until this is dropped.
+/// The peak resident memory of a process, sampled every few milliseconds until this is dropped.
 struct Peak {
     largest: Arc<AtomicU64>,
     watch: tokio::task::JoinHandle<()>,
@@ -66,8 +66,8 @@ impl Drop for Peak {
     }
 }
 
-/// What the service says that its memory store holds, of all kinds.
-async fn told(service: &OncewardServer) -> u64 {
+/// Returns the bytes in the memory store by the service's metric.
+async fn stored_bytes(service: &OncewardServer) -> u64 {
     Metrics::of(&service.url).await.sum("onceward_memory_bytes", &[]) as u64
 }
 
@@ -76,20 +76,23 @@ fn pass_of(answer: &Answer) -> Value {
     serde_json::from_slice::<Value>(&answer.body).unwrap()["pass"].take()
 }
 
-/// A duplicate gets the stored response, or is told truthfully that there was no room for it; says which.
+/// Returns true if a duplicate received the stored response. Otherwise asserts that the rejection names the lack of room.
 fn is_kept(answer: &Answer) -> bool {
     if answer.status == 200 {
         return true;
     }
     let problem = answer.problem();
     assert_eq!((answer.status, problem.code.as_str()), (409, "reply_not_kept"), "{problem:?}");
-    assert!(problem.detail.contains("was carried out before") && problem.detail.contains(NO_ROOM), "{problem:?}");
+    assert!(
+        problem.detail.contains("It was carried out; no response was stored") && problem.detail.contains(NO_ROOM),
+        "{problem:?}"
+    );
     false
 }
 
-/// 1,500 claims are opened at a service with 8 MiB, and many are completed with 1 MB each.
+/// A service with 8 MiB has 1,500 open claims, and many of them are completed with 1 MB each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claims_completed_with_large_responses_stay_within_the_limit_of_the_service() {
+async fn large_completed_claims_stay_within_the_memory_limit() {
     const LIMIT: u64 = 8 * MIB;
     let service = Arc::new(OncewardServer::start(&["--memory-limit", "8MiB"]));
     let body = |key: usize| json!({"key": key.to_string(), "action": "pay", "subject": "alice", "retain": "1d"});
@@ -108,11 +111,11 @@ async fn claims_completed_with_large_responses_stay_within_the_limit_of_the_serv
         post(&service.url, "/claim/complete", &body).await.status
     };
     let answers: Vec<_> = iter(&passes[..count]).map(&complete).buffered(4).collect().await;
-    assert_eq!(answers, vec![204; count], "completing never fails for want of room");
+    assert_eq!(answers, vec![204; count], "a full store does not reject completions");
     let bobs = json!({"key": "1", "action": "pay", "subject": "bob"});
     assert_eq!(complete(&pass_of(&post(&service.url, "/claim", &bobs).await)).await, 204);
     assert!(is_kept(&post(&service.url, "/claim", &bobs).await), "alice's responses leave room for bob's");
-    let (stored, after) = (told(&service).await, service.memory());
+    let (stored, after) = (stored_bytes(&service).await, service.memory());
     let (mut kept, mut asked) = (0, 0);
     for key in (0..count).rev().step_by(count / 50) {
         let answer = claim(key).await;
@@ -139,9 +142,9 @@ async fn claims_completed_with_large_responses_stay_within_the_limit_of_the_serv
     assert!(peak.get() <= most(LIMIT), "{} MiB", peak.get() / MIB);
 }
 
-/// 600 anonymous requests are in flight at once in an application with the default limit, each answered with 1 MB.
+/// 600 anonymous requests are in flight at once in an application with the default limit, each with a response of 1 MB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_responses_in_flight_at_once_stay_within_the_limit_and_new_keys_run() {
+async fn large_responses_in_flight_stay_within_the_memory_limit() {
     const LIMIT: u64 = 256 * MIB;
     const REQUESTS: usize = 600;
     let ledger = Ledger::new();
@@ -157,7 +160,7 @@ async fn large_responses_in_flight_at_once_stay_within_the_limit_and_new_keys_ru
     });
     let all: Vec<_> = all.collect();
     until("all are in flight", Duration::from_secs(60), || async { ledger.count("begun") == REQUESTS }).await;
-    assert_eq!(ledger.count("large"), 0, "they were in flight at the same time");
+    assert_eq!(ledger.count("large"), 0, "all requests are in flight at the same time");
     for answer in all {
         assert_eq!(answer.await.unwrap().said(), "200 executed");
     }
@@ -170,8 +173,8 @@ async fn large_responses_in_flight_at_once_stay_within_the_limit_and_new_keys_ru
         kept += usize::from(is_kept(&buy(&peer.url, "/keyed/patient", &key.to_string(), "large").await));
     }
     println!(
-        "{REQUESTS} requests in flight with 1 MB answers, limit {} MiB: resident {} MiB after, {} MiB at most; of 100 duplicates {kept} got the \
-         response, of 100 new keys {} ran",
+        "{REQUESTS} requests in flight with 1 MB responses, limit {} MiB: resident {} MiB after, {} MiB at most; \
+        of 100 duplicates {kept} received the response, of 100 new keys {} ran",
         LIMIT / MIB,
         after / MIB,
         peak.get() / MIB,

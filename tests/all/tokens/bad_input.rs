@@ -1,5 +1,5 @@
-//! Whatever is wrong with a request is said clearly, and costs nothing: the handler does not run, and a good token that
-//! was anywhere near stays good.
+//! Invalid requests are rejected with a clear problem and cost nothing: the handler does not run, and a valid token in the request
+//! stays valid.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use reqwest::{Client, Method, RequestBuilder};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// How much of a form is read in search of its token.
+/// Maximum part of a form that is searched for its token.
 const FORM_LIMIT: usize = 256 * 1024;
-/// More than anybody reads.
+/// A size above every limit.
 const HUGE: usize = 10 * 1024 * 1024;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Asserts that an answer is this problem (`status code retry`) about this path, with all that the contract asks for.
+/// Asserts that a response is this problem (`status code retry`) for this path, with every member of the contract.
 fn assert_problem(answer: &Answer, expected: &str, path: &str) -> Problem {
     let problem = answer.problem();
-    let retry = serde_json::to_value(problem.retry).expect("a word");
-    let said = format!("{} {} {}", answer.status, problem.code, retry.as_str().expect("a word"));
+    let retry = serde_json::to_value(problem.retry).expect("a string");
+    let said = format!("{} {} {}", answer.status, problem.code, retry.as_str().expect("a string"));
     assert_eq!(said, expected, "{answer:?}");
     assert_eq!(answer.outcome, problem.code.as_str(), "{answer:?}");
     assert_eq!(problem.status, answer.status, "{answer:?}");
@@ -36,7 +36,7 @@ fn assert_problem(answer: &Answer, expected: &str, path: &str) -> Problem {
     problem
 }
 
-/// Asserts that nothing has run and nothing was used up: each of these tokens is good for one order, once.
+/// Asserts that nothing has run and that each of these tokens can still be redeemed once.
 async fn assert_unspent(shop: &Shop, tokens: &[&str]) {
     assert!(shop.ledger.runs().is_empty(), "{:?}", shop.ledger.runs());
     for token in tokens {
@@ -62,7 +62,7 @@ fn in_query(request: RequestBuilder, token: &str) -> RequestBuilder {
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_runs() {
+async fn request_without_a_token_runs_nothing() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
     let json = format!("{{\"{FIELD}\":\"{good}\"}}");
@@ -96,11 +96,11 @@ async fn without_a_token_nothing_runs() {
 }
 
 #[tokio::test]
-async fn what_is_not_written_like_a_token_is_malformed() {
+async fn text_that_is_no_token_is_malformed() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
     let (body, but_last) = (good.strip_prefix("ow1_").unwrap(), &good[..good.len() - 1]);
-    // 49 bytes are 66 characters with four bits to spare, which have to be zero: there are 15 other ways to write them.
+    // 49 bytes are 66 characters with four spare bits, which must be zero: there are 15 other encodings.
     let last = ALPHABET.iter().position(|byte| *byte == *good.as_bytes().last().unwrap()).unwrap();
     assert_eq!(last % 16, 0);
     let mut wrong: Vec<_> = (1..16).map(|spare| format!("{but_last}{}", char::from(ALPHABET[last + spare]))).collect();
@@ -125,9 +125,9 @@ async fn what_is_not_written_like_a_token_is_malformed() {
     for wrong in &wrong {
         let answer = send(submit(shop.url(), "/orders", wrong, "wrong")).await;
         assert_problem(&answer, "400 token_malformed new_token", "/orders");
-        assert!(!String::from_utf8_lossy(&answer.body).contains(body), "what was sent is not sent back");
+        assert!(!String::from_utf8_lossy(&answer.body).contains(body), "the response does not echo the token");
     }
-    // What no header can hold, a form can.
+    // Tokens with characters that only a form can carry.
     for wrong in ["\u{e9}", "ow1_\u{0}", "\r\n", "\u{1f511}"].map(|tail| format!("{good}{tail}")) {
         let encoded = post(&shop, "/orders").form(&[(FIELD, &wrong)]);
         let parts = form(post(&shop, "/orders"), MULTIPART, multipart(&[(FIELD, wrong.as_bytes())]));
@@ -143,16 +143,16 @@ async fn what_is_not_written_like_a_token_is_malformed() {
 }
 
 async fn present(client: &Client, shop: &Shop, token: &[u8]) -> Answer {
-    let value = reqwest::header::HeaderValue::from_bytes(token).expect("what a header can hold");
+    let value = reqwest::header::HeaderValue::from_bytes(token).expect("a valid header value");
     send(client.post(format!("{}/orders", shop.url())).header(TOKEN, value)).await
 }
 
 #[tokio::test]
-async fn one_flipped_bit_of_what_a_token_says_makes_it_invalid() {
+async fn one_flipped_content_bit_makes_a_token_invalid() {
     let shop = Shop::on(Memory::new());
     let (good, client) = (token(shop.url()).await, http());
-    // Each character is six bits. Flags, id, expiry, epoch or tag: the signature is asked first, so none of them is
-    // told apart from a forgery, as expired, as stale or as used.
+    // Each character is six bits of flags, id, expiry, epoch or tag. The signature is checked first, so every change is a forgery,
+    // not expired, stale or used.
     for position in 4..good.len() {
         for bit in 0..6 {
             let mut flipped = good.clone().into_bytes();
@@ -167,7 +167,7 @@ async fn one_flipped_bit_of_what_a_token_says_makes_it_invalid() {
 }
 
 #[tokio::test]
-async fn one_flipped_bit_of_how_a_token_is_written_is_enough_to_be_refused() {
+async fn one_flipped_text_bit_makes_a_token_rejected() {
     let shop = Shop::on(Memory::new());
     let (good, client) = (token(shop.url()).await, http());
     for position in 0..good.len() {
@@ -175,7 +175,7 @@ async fn one_flipped_bit_of_how_a_token_is_written_is_enough_to_be_refused() {
         for bit in 0..8 {
             let mut flipped = good.clone().into_bytes();
             flipped[position] ^= 1 << bit;
-            // What is left out cannot stand in a header, or not at its ends.
+            // The skipped bytes are not allowed in a header, or not at its ends.
             if flipped[position].is_ascii_graphic() || flipped[position] >= 0x80 {
                 let said = present(&client, &shop, &flipped).await.said();
                 assert!(said == "400 token_malformed" || said == "403 token_invalid", "{position}, {bit}: {said}");
@@ -188,7 +188,7 @@ async fn one_flipped_bit_of_how_a_token_is_written_is_enough_to_be_refused() {
 }
 
 #[tokio::test]
-async fn a_token_of_another_action_or_caller_is_refused_and_stays_good() {
+async fn token_of_another_action_or_subject_is_rejected_and_stays_valid() {
     let shop = Shop::on(Memory::new());
     let url = shop.url();
     let free = token(url).await;
@@ -217,7 +217,7 @@ async fn a_token_of_another_action_or_caller_is_refused_and_stays_good() {
 }
 
 #[tokio::test]
-async fn a_token_past_its_time_is_expired_used_or_not() {
+async fn expired_token_is_expired_whether_used_or_not() {
     let clock = ManualClock::new();
     let store = Memory::with_clock((&clock).into());
     let shop = Shop::with(Guard::builder(store).clock((&clock).into()).build());
@@ -233,7 +233,7 @@ async fn a_token_past_its_time_is_expired_used_or_not() {
             assert_problem(&order(url, token, "late").await, "410 token_expired new_token", "/orders");
         }
     }
-    // The record outlives the token by a minute; what the token says of itself is what counts, before and after that.
+    // The record outlives the token by a minute; the expiry in the token decides, before and after that.
     clock.advance(Duration::from_secs(120));
     assert_problem(&order(url, &unused, "late").await, "410 token_expired new_token", "/orders");
     assert_problem(&order(url, "ow1_", "late").await, "400 token_malformed new_token", "/orders");
@@ -241,7 +241,7 @@ async fn a_token_past_its_time_is_expired_used_or_not() {
 }
 
 #[tokio::test]
-async fn a_token_of_a_store_that_is_gone_is_stale_and_never_called_used() {
+async fn token_of_a_lost_store_is_stale_never_used() {
     let secret = Secret::random();
     let open = || Shop::with(Guard::builder(Memory::new()).secret(secret.clone()).build());
     let (before, after) = (open(), open());
@@ -255,7 +255,7 @@ async fn a_token_of_a_store_that_is_gone_is_stale_and_never_called_used() {
     assert_unspent(&after, &[&token(after.url()).await]).await;
 }
 
-/// A place in a request where a token can stand.
+/// A place in a request that can carry a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Header,
@@ -276,7 +276,7 @@ impl Place {
         }
     }
 
-    /// Every two places that one request has. A request has one body, and may have two header lines.
+    /// Returns every pair of places in one request. A request has one body, and may have two header lines.
     fn pairs() -> Vec<(Self, Self)> {
         let is_body = |place| matches!(place, Self::Urlencoded | Self::Multipart);
         let all = Self::ALL.into_iter().flat_map(|one| Self::ALL.map(|other| (one, other)));
@@ -285,7 +285,7 @@ impl Place {
 }
 
 #[tokio::test]
-async fn two_places_with_different_tokens_are_refused_and_neither_token_is_used() {
+async fn two_different_tokens_are_rejected_and_neither_is_used() {
     let shop = Shop::on(Memory::new());
     let (one, other) = (token(shop.url()).await, token(shop.url()).await);
     assert_eq!(Place::pairs().len(), 12);
@@ -303,7 +303,7 @@ async fn two_places_with_different_tokens_are_refused_and_neither_token_is_used(
 }
 
 #[tokio::test]
-async fn two_places_with_the_same_token_or_an_empty_one_are_one_submission() {
+async fn same_token_in_two_places_is_one_submission() {
     let shop = Shop::on(Memory::new());
     for (first, second) in Place::pairs() {
         for is_second_empty in [false, true] {
@@ -320,7 +320,7 @@ async fn two_places_with_the_same_token_or_an_empty_one_are_one_submission() {
 }
 
 #[tokio::test]
-async fn a_token_of_ten_megabytes_is_refused_wherever_it_stands() {
+async fn ten_megabyte_token_is_rejected_in_every_place() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
     let huge = format!("{good}{}", "A".repeat(HUGE));
@@ -340,7 +340,7 @@ async fn a_token_of_ten_megabytes_is_refused_wherever_it_stands() {
             assert_problem(&send(request).await, "400 token_malformed new_token", "/orders");
         }
     }
-    // A head of this size is the server's to refuse.
+    // The HTTP server rejects a head of this size.
     let mut raw = RawConnection::open(&shop).await;
     raw.send(&format!("POST /orders HTTP/1.1\r\nhost: shop\r\n{TOKEN}: {huge}\r\n\r\n")).await;
     let (status, _) = raw.answer().await;
@@ -349,7 +349,7 @@ async fn a_token_of_ten_megabytes_is_refused_wherever_it_stands() {
 }
 
 #[tokio::test]
-async fn a_broken_multipart_body_is_called_so_and_uses_nothing_up() {
+async fn broken_multipart_body_is_rejected_and_uses_no_token() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
     let whole = multipart(&[(FIELD, good.as_bytes()), ("item", b"tea")]);
@@ -380,12 +380,12 @@ async fn a_broken_multipart_body_is_called_so_and_uses_nothing_up() {
 }
 
 #[tokio::test]
-async fn a_form_without_a_token_as_far_as_it_is_read_is_too_large() {
+async fn large_form_without_an_early_token_is_too_large() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
     let much = "a".repeat(2 * FORM_LIMIT);
     let late = format!("much={much}&{FIELD}={good}");
-    // The token has to be a multipart form's first part, so this one is absent and not too late.
+    // The token must be the first part of a multipart form, so here it is missing rather than too late.
     let late_part = multipart(&[("much", much.as_bytes()), (FIELD, good.as_bytes())]);
     let endless = format!("--between-the-parts\r\nContent-Disposition: form-data; name=\"{much}");
     for (kind, body, expected) in [
@@ -401,7 +401,7 @@ async fn a_form_without_a_token_as_far_as_it_is_read_is_too_large() {
 }
 
 #[tokio::test]
-async fn a_token_is_found_at_the_very_end_of_a_form_that_just_fits() {
+async fn token_is_found_at_the_end_of_a_fitting_form() {
     let shop = Shop::on(Memory::new());
     for (size, expected) in
         [(FORM_LIMIT - 1, "200 executed"), (FORM_LIMIT, "200 executed"), (FORM_LIMIT + 1, "413 body_too_large")]
@@ -416,7 +416,7 @@ async fn a_token_is_found_at_the_very_end_of_a_form_that_just_fits() {
 }
 
 #[tokio::test]
-async fn a_form_that_comes_byte_by_byte_costs_no_more_than_its_bytes() {
+async fn form_received_byte_by_byte_takes_linear_time() {
     let shop = Shop::on(Memory::new());
     let size = 64 * 1024;
     for (kind, body, expected) in [
@@ -429,9 +429,9 @@ async fn a_form_that_comes_byte_by_byte_costs_no_more_than_its_bytes() {
         let chunks: String = body.chars().map(|byte| format!("1\r\n{byte}\r\n")).collect();
         let head = format!("POST /orders HTTP/1.1\r\nhost: shop\r\ncontent-type: {kind}\r\n");
         raw.send(&format!("{head}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")).await;
-        // Searched from its beginning for every byte, this took the better part of a minute.
+        // A search from the beginning for every byte would take most of a minute.
         let answer = tokio::time::timeout(Duration::from_secs(10), raw.answer()).await;
-        let (status, body) = answer.expect("an answer in a moment");
+        let (status, body) = answer.expect("a quick response");
         let problem: Problem = serde_json::from_str(&body).unwrap();
         assert!(expected.starts_with(&format!("{status} {} ", problem.code)), "{kind}: {body}");
     }
@@ -439,7 +439,7 @@ async fn a_form_that_comes_byte_by_byte_costs_no_more_than_its_bytes() {
 }
 
 #[tokio::test]
-async fn where_a_caller_is_needed_nobody_is_not_one() {
+async fn anonymous_request_is_unauthorized_where_a_subject_is_required() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
     for path in ["/mine", "/mine/bound"] {
@@ -451,7 +451,7 @@ async fn where_a_caller_is_needed_nobody_is_not_one() {
 }
 
 #[tokio::test]
-async fn a_request_for_a_token_that_cannot_be_read_is_told_why() {
+async fn malformed_token_request_is_rejected_with_the_reason() {
     let shop = Shop::on(Memory::new());
     for (body, named) in [
         ("{", ""),
@@ -492,7 +492,7 @@ async fn a_request_for_a_token_that_cannot_be_read_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_request_for_a_token_has_to_be_json_of_a_modest_size_and_a_post() {
+async fn token_request_must_be_a_small_json_post() {
     let shop = Shop::on(Memory::new());
     for kind in ["text/plain", "text/json", URLENCODED, MULTIPART, "application/json5", "application/problem+json"] {
         let answer = send(form(post(&shop, "/token"), kind, "{}")).await;
@@ -518,7 +518,7 @@ async fn a_request_for_a_token_has_to_be_json_of_a_modest_size_and_a_post() {
 }
 
 #[tokio::test]
-async fn a_person_gets_a_page_and_a_program_an_object_with_the_same_status() {
+async fn browser_gets_a_page_and_program_gets_json() {
     let shop = Shop::on(Memory::new());
     let (good, panics) = (token(shop.url()).await, token(shop.url()).await);
     let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
@@ -555,7 +555,7 @@ async fn a_person_gets_a_page_and_a_program_an_object_with_the_same_status() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_and_what_is_not_protected_passes_untouched() {
+async fn safe_methods_and_unprotected_routes_pass_unchanged() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
     let requests = [
@@ -581,7 +581,7 @@ async fn what_changes_nothing_and_what_is_not_protected_passes_untouched() {
     assert_eq!(order(shop.url(), &good, "good").await.said(), "200 executed");
 }
 
-/// One connection, by hand.
+/// A raw HTTP connection.
 struct RawConnection(BufReader<TcpStream>);
 
 impl RawConnection {
@@ -590,17 +590,17 @@ impl RawConnection {
         Self(BufReader::new(TcpStream::connect(address).await.expect("the shop is open")))
     }
 
-    /// Sends as much as the other side takes.
+    /// Sends as much as the server reads.
     async fn send(&mut self, request: &str) {
         let _ = self.0.write_all(request.as_bytes()).await;
     }
 
-    /// The status and body of the next answer.
+    /// Reads the status and body of the next response.
     async fn answer(&mut self) -> (u16, String) {
         let (mut head, mut length) = (Vec::new(), 0);
         while head.last().is_none_or(|line: &String| line != "\r\n") {
             let mut line = String::new();
-            assert_ne!(self.0.read_line(&mut line).await.expect("an answer"), 0, "the connection ends after {head:?}");
+            assert_ne!(self.0.read_line(&mut line).await.expect("a response"), 0, "the connection ends after {head:?}");
             if let Some(("content-length", value)) = line.to_lowercase().split_once(':') {
                 length = value.trim().parse().expect("a number");
             }
@@ -614,7 +614,7 @@ impl RawConnection {
 }
 
 #[tokio::test]
-async fn a_refusal_leaves_the_connection_ready_for_the_next_request() {
+async fn connection_is_reusable_after_a_rejection() {
     let shop = Shop::on(Memory::new());
     let good = token(shop.url()).await;
     let head = |kind: &str| format!("POST /orders HTTP/1.1\r\nhost: shop\r\ncontent-type: {kind}\r\n");
@@ -633,7 +633,7 @@ async fn a_refusal_leaves_the_connection_ready_for_the_next_request() {
     ];
     let mut one = RawConnection::open(&shop).await;
     for (request, code) in &refused {
-        // The body comes after the rejection is certain: whoever does not wait for it has to close the connection.
+        // The body arrives after the rejection is certain: a server that does not read it must close the connection.
         let (head, body) = request.split_at(request.find("\r\n\r\n").unwrap() + 4);
         one.send(head).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -641,8 +641,8 @@ async fn a_refusal_leaves_the_connection_ready_for_the_next_request() {
         let (status, body) = one.answer().await;
         assert_eq!((status, body.contains(code)), (400, true), "{body}");
     }
-    // The same, sent all at once. Each is answered; that the connection is closed then is not our doing: actix does so, and
-    // on a route without a guard too, when the body of the next request has not arrived in full.
+    // The same, pipelined. Each gets a response. actix itself then closes the connection, also without a guard, if the body
+    // of the next request has not arrived completely.
     let mut hurried = RawConnection::open(&shop).await;
     hurried.send(&refused.iter().map(|(request, _)| request.as_str()).collect::<String>()).await;
     for (_, code) in &refused {
@@ -665,7 +665,7 @@ async fn a_refusal_leaves_the_connection_ready_for_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_caller_named_like_an_address_does_not_pass_for_that_address() {
+async fn subject_named_like_an_address_does_not_match_it() {
     let shop = Shop::on(Memory::new());
     let name = Binding::none().action("POST /here").subject(Subject::named("127.0.0.1"));
     let token = shop.guard.issue(Duration::from_secs(60), name).await.unwrap();

@@ -1,4 +1,4 @@
-//! A token is good where it was issued for, and nowhere else.
+//! A token is valid only for what it is bound to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use reqwest::Method;
 
 const INVALID: &str = "403 token_invalid";
 
-/// A token for this user, with this body.
+/// Issues a token for this user with this request body.
 async fn token_of(url: &str, user: &str, body: &'static str) -> String {
     let request = http().post(format!("{url}/my/token")).header(USER, user).header("content-type", "application/json");
     let answer = send(request.body(body)).await;
     serde_json::from_slice::<IssuedToken>(&answer.body).expect("an issued token").token
 }
 
-/// What a user is told who presents a token.
+/// Redeems a token as this user and returns the result.
 async fn said_to(url: &str, user: &str, path: &str, token: &str) -> String {
     send(submit(url, path, token, path).header(USER, user)).await.said()
 }
 
-/// What nobody in particular is told.
+/// Redeems a token without a user and returns the result.
 async fn said(url: &str, path: &str, token: &str) -> String {
     send(submit(url, path, token, path)).await.said()
 }
 
 #[tokio::test]
-async fn a_token_that_is_bound_to_nothing_is_good_once_on_any_route_that_asks_for_no_more() {
+async fn unbound_token_is_valid_once_on_any_unbound_route() {
     let shop = Shop::on(Memory::new());
     let open = ["/orders", "/orders/1", "/orders/2", "/next", "/judged", "/mine", "/echo"];
     for path in open {
@@ -47,12 +47,12 @@ async fn a_token_that_is_bound_to_nothing_is_good_once_on_any_route_that_asks_fo
             assert_eq!(said_to(shop.url(), "alice", other, &token).await, "409 token_used", "{path}, then {other}");
         }
     }
-    // The echo keeps no ledger.
+    // The echo route has no ledger.
     assert_eq!(shop.ledger.runs(), &open[..open.len() - 1]);
 }
 
 #[tokio::test]
-async fn a_token_for_an_action_is_good_for_that_method_and_path_as_sent() {
+async fn action_token_is_valid_for_its_method_and_path() {
     let shop = Shop::on(Memory::new());
     let url = shop.url();
     for (body, path) in [
@@ -69,7 +69,7 @@ async fn a_token_for_an_action_is_good_for_that_method_and_path_as_sent() {
         }
         for method in [Method::PUT, Method::DELETE] {
             let request = http().request(method, format!("{url}{path}")).header(TOKEN, &token);
-            // An action with a name of its own is the same by whatever method.
+            // A named action does not depend on the method.
             if path != "/named" {
                 assert_eq!(send(request).await.said(), INVALID, "{body}");
             }
@@ -89,15 +89,15 @@ async fn a_token_for_an_action_is_good_for_that_method_and_path_as_sent() {
 }
 
 #[tokio::test]
-async fn a_token_for_a_user_is_good_for_that_user() {
+async fn user_token_is_valid_for_its_user() {
     let shop = Shop::on(Memory::new());
     let url = shop.url();
     let token = token_of(url, "alice", "").await;
     for other in ["bob", "Alice", "alice2", "alic"] {
         assert_eq!(said_to(url, other, "/mine", &token).await, INVALID, "{other}");
     }
-    assert_eq!(said(url, "/orders", &token).await, INVALID, "nobody is not alice");
-    assert_eq!(said_to(url, "alice", "/orders", &token).await, INVALID, "a route that asks nobody's name");
+    assert_eq!(said(url, "/orders", &token).await, INVALID, "an anonymous request is not alice");
+    assert_eq!(said_to(url, "alice", "/orders", &token).await, INVALID, "the route has no subject");
     assert_eq!(said_to(url, "alice", "/mine/bound", &token).await, INVALID, "no action is named");
     assert_eq!(said_to(url, "alice", "/mine", &token).await, "200 executed");
     assert_eq!(said_to(url, "alice", "/mine", &token).await, "409 token_used");
@@ -114,7 +114,7 @@ async fn a_token_for_a_user_is_good_for_that_user() {
 }
 
 #[tokio::test]
-async fn a_token_for_an_address_is_good_from_there() {
+async fn address_token_is_valid_from_its_address() {
     let shop = Shop::on(Memory::new());
     let issue = async |action: &str, subject: Subject<'_>| {
         let bound = Binding::none().action(action).subject(subject);
@@ -139,7 +139,7 @@ async fn a_token_for_an_address_is_good_from_there() {
 }
 
 #[tokio::test]
-async fn a_token_of_the_former_secret_is_good_to_its_end_and_not_without_that_secret() {
+async fn token_of_the_previous_secret_is_valid_until_it_expires() {
     let clock = ManualClock::new();
     let store = Arc::new(Memory::with_clock((&clock).into()));
     let guard = || Guard::builder(store.clone()).clock((&clock).into());
@@ -149,7 +149,7 @@ async fn a_token_of_the_former_secret_is_good_to_its_end_and_not_without_that_se
     let swapped = Shop::with(guard().secret(new.clone()).secret_previous(old.clone()).build());
     let after = Shop::with(guard().secret(new).build());
 
-    // Each two neighbours run side by side for a while and accept each other's tokens.
+    // Neighbouring steps run side by side and accept each other's tokens.
     for (one, other) in [(&before, &prepared), (&prepared, &swapped), (&swapped, &after)] {
         for (issuer, taker) in [(one, other), (other, one)] {
             let token = token(issuer.url()).await;
@@ -177,7 +177,7 @@ fn next(answer: &Answer) -> String {
 }
 
 #[tokio::test]
-async fn the_next_token_works_once_and_leaves_its_siblings_alone() {
+async fn next_token_works_once_and_leaves_others_alone() {
     let shop = Shop::on(Memory::new());
     let url = shop.url();
     let (earlier, first) = (token(url).await, token(url).await);
@@ -189,24 +189,24 @@ async fn the_next_token_works_once_and_leaves_its_siblings_alone() {
         assert_eq!(answer.said(), "200 executed", "{link}");
         let again = send(submit(url, "/next", &token_now, "chain")).await;
         assert_eq!(again.said(), "409 token_used", "{link}");
-        assert!(!again.headers.contains_key(NEXT_TOKEN), "a rejection gives out nothing");
+        assert!(!again.headers.contains_key(NEXT_TOKEN), "a rejection issues no token");
         token_now = next(&answer);
     }
     for sibling in [&earlier, &later, &token_now] {
-        assert_eq!(said(url, "/orders", sibling).await, "200 executed", "bound to nothing, as the first was");
+        assert_eq!(said(url, "/orders", sibling).await, "200 executed", "unbound, like the first");
     }
     assert_eq!((shop.ledger.count("first"), shop.ledger.count("chain"), shop.ledger.count("/orders")), (1, 5, 3));
 }
 
 #[tokio::test]
-async fn the_next_token_is_there_whenever_one_was_used_up_and_only_then() {
+async fn next_token_is_issued_only_when_one_was_used() {
     let shop = Shop::on(Memory::new());
     let url = shop.url();
     let token = token(url).await;
     for status in ["422", "400", "503"] {
         let answer = send(submit(url, "/next", &token, "failed").header(STATUS, status)).await;
         assert_eq!(answer.said(), format!("{status} not_applied"));
-        assert!(!answer.headers.contains_key(NEXT_TOKEN), "the first one still works");
+        assert!(!answer.headers.contains_key(NEXT_TOKEN), "the first token is still valid");
     }
     let answer = send(submit(url, "/next", &token, "lost").header(STATUS, "502")).await;
     assert_eq!(said(url, "/next", &token).await, "409 token_used");
@@ -216,12 +216,12 @@ async fn the_next_token_is_there_whenever_one_was_used_up_and_only_then() {
     for path in ["/orders", "/bound"] {
         let token = token_for(url, if path == "/bound" { r#"{"action":"POST /bound"}"# } else { "" }).await;
         let answer = send(submit(url, path, &token, path)).await;
-        assert!(!answer.headers.contains_key(NEXT_TOKEN), "{path} asks for none");
+        assert!(!answer.headers.contains_key(NEXT_TOKEN), "{path} issues none");
     }
 }
 
 #[tokio::test]
-async fn the_next_token_is_bound_like_the_one_before() {
+async fn next_token_is_bound_like_the_previous_one() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let (protected, data) = (guard.clone(), web::Data::new(ledger.clone()));
     let served = TestServer::run(move |listener| {
@@ -258,7 +258,7 @@ async fn the_next_token_is_bound_like_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_route_that_asks_for_a_presented_token_matches_a_good_one_and_uses_nothing_up() {
+async fn presented_token_route_matches_valid_tokens_without_using_them() {
     let clock = ManualClock::new();
     let store = Memory::with_clock((&clock).into());
     let shop = Shop::with(Guard::builder(store).clock((&clock).into()).build());
@@ -289,6 +289,6 @@ async fn a_route_that_asks_for_a_presented_token_matches_a_good_one_and_uses_not
     assert_eq!(order(url, &token, "used").await.said(), "200 executed");
     assert_eq!(order(url, &token, "used").await.said(), "409 token_used");
     assert_eq!(order(url, &elsewhere, "used").await.said(), "200 executed");
-    assert_eq!(header(&token).await, 200, "whether it was used is not asked");
+    assert_eq!(header(&token).await, 200, "the matcher does not check for use");
     assert_eq!(shop.ledger.runs(), ["used", "used"]);
 }

@@ -1,4 +1,4 @@
-//! What an answer says about the effect decides what becomes of the token.
+//! The effect that a response reports decides whether its token is used or released.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use onceward_tests::shop::{self, EFFECT, STATUS, Shop, TestServer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// Whether a token is good for one more order.
+/// True if the token can be redeemed once more.
 async fn works_again(url: &str, token: &str, name: &str) -> bool {
     match order(url, token, name).await.said().as_str() {
         "200 executed" => true,
@@ -29,7 +29,7 @@ async fn works_again(url: &str, token: &str, name: &str) -> bool {
     }
 }
 
-/// Orders on a route with these headers, and gives the outcome. The token is good for one more if that says so.
+/// Sends an order with these headers and returns the outcome. Asserts that the token is valid again only if not applied.
 async fn outcome(shop: &Shop, path: &str, headers: &[(&str, &str)]) -> String {
     let name = format!("{path} {headers:?}");
     let token = token(shop.url()).await;
@@ -45,7 +45,7 @@ async fn outcome(shop: &Shop, path: &str, headers: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test]
-async fn every_status_settles_the_token_as_the_table_says() {
+async fn every_status_settles_the_token_as_documented() {
     let shop = Shop::on(Memory::new());
     let client = http();
     for status in 200..600 {
@@ -66,7 +66,7 @@ async fn every_status_settles_the_token_as_the_table_says() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_given_back_is_still_good_for_one_use_only() {
+async fn released_token_is_valid_for_one_more_use() {
     let shop = Shop::on(Memory::new());
     let token = token(shop.url()).await;
     for _ in 0..5 {
@@ -81,7 +81,7 @@ async fn a_token_that_was_given_back_is_still_good_for_one_use_only() {
 }
 
 #[tokio::test]
-async fn what_a_handler_says_of_its_own_answer_goes_before_its_status() {
+async fn effect_reported_by_the_handler_outranks_status() {
     let shop = Shop::on(Memory::new());
     for status in ["200", "201", "302", "400", "422", "500", "502", "503", "504"] {
         for (effect, said) in [("happened", "executed"), ("did not", "not_applied"), ("unknown", "unknown")] {
@@ -92,7 +92,7 @@ async fn what_a_handler_says_of_its_own_answer_goes_before_its_status() {
 }
 
 #[tokio::test]
-async fn what_a_route_judges_goes_before_the_status_and_after_the_handler_s_own_word() {
+async fn route_rule_outranks_status_but_not_the_handler() {
     let shop = Shop::on(Memory::new());
     let failed = ("x-failed", "yes");
     for (headers, said) in [
@@ -111,7 +111,7 @@ async fn what_a_route_judges_goes_before_the_status_and_after_the_handler_s_own_
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_keeps_its_token_used_and_the_server_working() {
+async fn panicking_handler_leaves_its_token_used() {
     let shop = Shop::on(Memory::new());
     for run in 1..=6 {
         let token = token(shop.url()).await;
@@ -121,7 +121,7 @@ async fn a_handler_that_panics_keeps_its_token_used_and_the_server_working() {
         assert_eq!((problem.code, problem.retry, problem.status), (Code::Internal, Retry::No, 500));
         assert_eq!((problem.kind.as_str(), problem.instance.as_deref()), ("/problems/internal", Some("/panic")));
         assert_eq!(first.headers["cache-control"], "no-store");
-        assert!(!String::from_utf8_lossy(&first.body).contains("as this test wants"), "no word of the panic gets out");
+        assert!(!String::from_utf8_lossy(&first.body).contains("panics on purpose"), "the panic message is not sent");
         assert_eq!(send(submit(shop.url(), "/panic", &token, "panic")).await.said(), "409 token_used");
         assert!(!works_again(shop.url(), &token, "after").await);
         assert_eq!(shop.ledger.count("panic"), run);
@@ -132,7 +132,7 @@ async fn a_handler_that_panics_keeps_its_token_used_and_the_server_working() {
 }
 
 #[tokio::test]
-async fn every_method_that_may_change_something_is_settled_alike() {
+async fn every_unsafe_method_is_settled_alike() {
     let shop = Shop::on(Memory::new());
     for method in ["POST", "PUT", "PATCH", "DELETE", "PURGE"] {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
@@ -147,7 +147,7 @@ async fn every_method_that_may_change_something_is_settled_alike() {
     }
 }
 
-/// Breaks off with an error that the request asks for, before or after the handler.
+/// Middleware that fails with the requested error, before or after the handler.
 async fn breaks(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
@@ -160,7 +160,7 @@ async fn breaks(
         if !has_own_answer {
             return InternalError::new("broken", status).into();
         }
-        let mut answer = HttpResponse::build(status).insert_header(("x-own-answer", "kept")).body("its own words");
+        let mut answer = HttpResponse::build(status).insert_header(("x-own-answer", "kept")).body("its own body");
         if effect.as_deref() == Some("did not") {
             answer = answer.effect(Effect::NotApplied);
         }
@@ -173,7 +173,7 @@ async fn breaks(
     }
 }
 
-/// A server with a route and a scope that are wrapped in `breaks` inside of the guard.
+/// Serves a route and a scope with `breaks` inside the guard.
 fn breaking(guard: &Guard, ledger: &Ledger) -> TestServer {
     let (guard, ledger) = (guard.clone(), web::Data::new(ledger.clone()));
     TestServer::run(move |listener| {
@@ -194,7 +194,7 @@ async fn issue(guard: &Guard) -> String {
 }
 
 #[tokio::test]
-async fn an_error_of_a_middleware_inside_is_settled_and_marked_like_an_answer() {
+async fn inner_middleware_error_is_settled_like_a_response() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = breaking(&guard, &ledger);
     for path in ["/orders", "/scope/orders"] {
@@ -222,7 +222,7 @@ async fn an_error_of_a_middleware_inside_is_settled_and_marked_like_an_answer() 
 }
 
 #[tokio::test]
-async fn an_error_that_brings_its_own_answer_is_judged_by_it_and_sent_as_it_is() {
+async fn error_with_its_own_response_is_judged_by_it() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let served = breaking(&guard, &ledger);
     for (status, effect, outcome) in [(409, "", "not_applied"), (502, "", "unknown"), (502, "did not", "not_applied")] {
@@ -230,13 +230,13 @@ async fn an_error_that_brings_its_own_answer_is_judged_by_it_and_sent_as_it_is()
         let request = submit(&served.url, "/orders", &token, &name).header("x-break", status);
         let first = send(request.header("x-own-answer", "yes").header(EFFECT, effect)).await;
         assert_eq!(first.said(), format!("{status} {outcome}"), "{name}");
-        assert_eq!((first.headers["x-own-answer"].as_bytes(), &first.body[..]), (&b"kept"[..], &b"its own words"[..]));
+        assert_eq!((first.headers["x-own-answer"].as_bytes(), &first.body[..]), (&b"kept"[..], &b"its own body"[..]));
         assert_eq!(works_again(&served.url, &token, &name).await, outcome == "not_applied", "{name}");
     }
 }
 
 #[tokio::test]
-async fn where_no_route_matches_the_token_is_given_back() {
+async fn unmatched_route_releases_the_token() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let (protected, data) = (guard.clone(), web::Data::new(ledger.clone()));
     let served = TestServer::run(move |listener| {
@@ -260,7 +260,7 @@ async fn where_no_route_matches_the_token_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_submission_that_breaks_off_within_its_body_gives_its_token_back() {
+async fn truncated_submission_releases_its_token() {
     let shop = Shop::on(Memory::new());
     let token = token(shop.url()).await;
     let seen = || async {
@@ -272,7 +272,7 @@ async fn a_submission_that_breaks_off_within_its_body_gives_its_token_back() {
     connection.write_all(format!("{head}half of it").as_bytes()).await.unwrap();
     until("the token is used", Duration::from_secs(5), || async { seen().await == RecordState::Absent }).await;
     drop(connection);
-    until("the token is back", Duration::from_secs(5), || async { seen().await == RecordState::Issued }).await;
+    until("the token is released", Duration::from_secs(5), || async { seen().await == RecordState::Issued }).await;
     assert_eq!(shop.ledger.runs().len(), 0);
     assert!(works_again(shop.url(), &token, "again").await);
     assert_eq!(shop.ledger.runs(), ["again"]);

@@ -1,17 +1,17 @@
-//! A token that the server writes into a form: the form is protected by it with no script at all.
+//! A token that the server renders into a form protects it without any script.
 
 use onceward::store::Memory;
 use onceward_tests::client::{http, send};
 use onceward_tests::shop::Shop;
 
-/// The token in a page.
+/// Returns the token in a page.
 fn token_in(page: &str) -> &str {
     let (_, rest) = page.split_once("<input type=\"hidden\" name=\"_onceward\" value=\"").expect("the hidden field");
     rest.split_once('"').expect("the end of its value").0
 }
 
 #[tokio::test]
-async fn a_form_with_a_token_of_the_server_s_runs_once_and_every_page_has_its_own() {
+async fn rendered_form_runs_once_with_a_token_per_page() {
     let shop = Shop::on(Memory::new());
     let page = || async { send(http().get(format!("{}/web/pages/rendered", shop.url()))).await };
     let (first, second) = (page().await, page().await);
@@ -37,13 +37,13 @@ async fn a_form_with_a_token_of_the_server_s_runs_once_and_every_page_has_its_ow
 }
 
 #[tokio::test]
-async fn the_page_of_a_refusal_is_shown_whole_under_a_strict_policy_of_the_application_s() {
+async fn rejection_page_works_under_a_strict_content_security_policy() {
     let shop = Shop::on(Memory::new());
     let refused =
         http().post(format!("{}/web/orders", shop.url())).header("accept", "text/html").form(&[("item", "bare")]);
     let refused = send(refused).await;
     assert_eq!(refused.said(), "400 token_missing");
     let policies: Vec<_> = refused.headers.get_all("content-security-policy").iter().collect();
-    assert_eq!(policies.len(), 1, "the application's own policy does not come on top");
+    assert_eq!(policies.len(), 1, "the policy of the application is not added");
     assert!(policies[0].to_str().unwrap().starts_with("default-src 'none'; style-src 'sha256-"), "{policies:?}");
 }

@@ -1,4 +1,4 @@
-//! Many submissions of one token at the same moment: one is accepted.
+//! Concurrent submissions of one token: one is accepted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use tokio::task::JoinSet;
 use crate::PEER;
 
 const RACERS: usize = 32;
-/// How many tokens are raced for at the same time.
+/// Number of tokens that are raced for concurrently.
 const ABREAST: usize = 4;
 
-/// How many tokens, or keys: `make races` asks for many more than `make test` does.
+/// Returns the number of tokens or keys; `make races` sets many more than `make test`.
 #[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 pub(crate) fn tokens(usual: usize) -> usize {
     std::env::var("RACES").map_or(usual, |races| races.parse().expect("RACES is a number"))
 }
 
-/// Races for `tokens` over these servers. Every order is written down once, and one racer of each was told so.
+/// Races for `tokens` over these servers. Returns an error unless each order ran once and one racer of each was accepted.
 pub(crate) async fn race(urls: &[String], ledger: &Ledger, tokens: usize) -> Result<(), String> {
     let client = http();
     for first in (0..tokens).step_by(ABREAST) {
@@ -37,14 +37,14 @@ pub(crate) async fn race(urls: &[String], ledger: &Ledger, tokens: usize) -> Res
                     .header(onceward_api::header::TOKEN, &token)
                     .header(ORDER, number.to_string());
                 racers
-                    .spawn(async move { (number, Answer::of(request.send().await.expect("an answer")).await.status) });
+                    .spawn(async move { (number, Answer::of(request.send().await.expect("a response")).await.status) });
             }
         }
         let answers = racers.join_all().await;
         for number in first..tokens.min(first + ABREAST) {
             let told = |status| answers.iter().filter(|answer| **answer == (number, status)).count();
             if (told(200), told(409)) != (1, RACERS - 1) {
-                return Err(format!("token {number}: {} accepted, {} refused of {RACERS}", told(200), told(409)));
+                return Err(format!("token {number}: {} accepted, {} rejected of {RACERS}", told(200), told(409)));
             }
         }
     }
@@ -61,7 +61,7 @@ async fn two_processes_on_one_redis_accept_each_token_once() {
     let peers = [(); 2].map(|()| Peer::start(PEER, "onceward", &redis.url(), &ledger));
     let urls = peers.each_ref().map(|peer| peer.url.clone());
     race(&urls, &ledger, tokens).await.unwrap();
-    println!("{tokens} tokens, {RACERS} racers each, two processes on one Redis: {tokens} acceptances");
+    println!("{tokens} tokens, {RACERS} racers each, two processes on one Redis: {tokens} accepted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,11 +70,11 @@ async fn one_process_on_memory_accepts_each_token_once_over_http() {
     let ledger = Ledger::new();
     let peer = Peer::start(PEER, "onceward", "memory:", &ledger);
     race(std::slice::from_ref(&peer.url), &ledger, tokens).await.unwrap();
-    println!("{tokens} tokens, {RACERS} racers each, over HTTP on memory: {tokens} acceptances");
+    println!("{tokens} tokens, {RACERS} racers each, over HTTP on memory: {tokens} accepted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_memory_store_accepts_each_token_once_without_a_server_between() {
+async fn memory_store_accepts_each_token_once() {
     let tokens = tokens(2_000);
     let guard = Guard::new(Memory::new());
     for _ in 0..tokens {
@@ -97,5 +97,5 @@ async fn the_memory_store_accepts_each_token_once_without_a_server_between() {
         }
         assert_eq!(racers.join_all().await.into_iter().filter(|accepted| *accepted).count(), 1);
     }
-    println!("{tokens} tokens, {RACERS} racers each, in memory: {tokens} acceptances");
+    println!("{tokens} tokens, {RACERS} racers each, in memory: {tokens} accepted");
 }

@@ -1,4 +1,4 @@
-//! A token whose answer is remembered: the second click gets what the first got, and nothing runs twice.
+//! A remembered token: the second click receives the first response, and nothing runs twice.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const LONG: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// A server on a clock of its own.
+/// A server with a manual clock.
 struct Bed {
     clock: ManualClock,
     guard: Guard,
@@ -38,7 +38,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// A duplicate is told at once what is on record.
+    /// Serves a route where a duplicate does not wait.
     fn remembering(retain: Duration) -> Self {
         Self::with(KeyRules::retryable().retain(retain), |protect| protect.wait(Duration::ZERO))
     }
@@ -65,7 +65,7 @@ impl Bed {
     }
 
     fn post(&self, token: &str, path: &str) -> RequestBuilder {
-        // A connection of its own: a clock that is moved by hand does not keep idle ones.
+        // A new connection: idle ones do not survive a manual clock.
         post(&self.served.url, path).header(TOKEN, token).header(ORDER, "order")
     }
 
@@ -74,12 +74,12 @@ impl Bed {
     }
 }
 
-/// A token that is bound to nothing.
+/// Issues an unbound token.
 async fn token_of(guard: &Guard) -> String {
     guard.issue(TTL, Binding::none()).await.unwrap().as_str().to_owned()
 }
 
-/// A request whose redirect is not followed.
+/// Builds a request that does not follow redirects.
 fn post(url: &str, path: &str) -> RequestBuilder {
     let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     client.post(format!("{url}{path}"))
@@ -93,7 +93,7 @@ fn is_first_again(first: &Answer, second: &Answer) {
 }
 
 #[tokio::test]
-async fn the_second_click_gets_the_first_answer() {
+async fn second_click_gets_the_first_response() {
     let bed = Bed::remembering(HOUR);
     for status in [200, 201, 303] {
         let token = bed.token().await;
@@ -107,7 +107,7 @@ async fn the_second_click_gets_the_first_answer() {
 }
 
 #[tokio::test]
-async fn the_second_click_on_a_form_with_the_token_in_it_gets_the_first_answer() {
+async fn second_click_on_a_form_gets_the_first_response() {
     let bed = Bed::remembering(HOUR);
     let form = |token: &str, fields: &str| {
         let body = format!("_onceward={token}&{fields}");
@@ -118,7 +118,7 @@ async fn the_second_click_on_a_form_with_the_token_in_it_gets_the_first_answer()
     assert_eq!(first.said(), "303 executed");
     is_first_again(&first, &send(form(&token, "item=tea&note=")).await);
     assert_eq!(send(form(&token, "item=coffee&note=")).await.said(), "409 token_used");
-    // The same from a script that puts the token elsewhere.
+    // The same from a script that sends the token in a header.
     let query = format!("/it?_onceward={token}");
     let elsewhere = post(&bed.served.url, &query).header("content-type", URLENCODED).body("note=&item=tea");
     is_first_again(&first, &send(elsewhere).await);
@@ -126,7 +126,7 @@ async fn the_second_click_on_a_form_with_the_token_in_it_gets_the_first_answer()
 }
 
 #[tokio::test]
-async fn the_second_click_on_a_form_with_files_gets_the_first_answer_whatever_the_browser_puts_between_the_parts() {
+async fn second_click_on_an_upload_ignores_the_boundary() {
     let bed = Bed::remembering(HOUR);
     let token = bed.token().await;
     let parts = |file: &'static [u8]| multipart(&[("_onceward", token.as_bytes()), ("item", b"tea"), ("file", file)]);
@@ -142,17 +142,17 @@ async fn the_second_click_on_a_form_with_files_gets_the_first_answer_whatever_th
 }
 
 #[tokio::test]
-async fn the_same_token_with_other_content_is_told_so_and_never_gets_the_first_answer() {
+async fn same_token_with_other_content_gets_no_replay() {
     let bed = Bed::remembering(HOUR);
     let token = bed.token().await;
     let is_told = |other: &Answer| {
         assert_eq!((other.said().as_str(), other.problem().retry), ("409 token_used", Retry::No));
-        assert!(other.problem().detail.contains("other content"), "{:?}", other.problem());
+        assert!(other.problem().detail.contains("different content"), "{:?}", other.problem());
         assert!(!other.headers.contains_key("idempotent-replayed") && !other.headers.contains_key("location"));
-        assert!(!other.headers.contains_key("retry-after"), "there is nothing to wait for");
+        assert!(!other.headers.contains_key("retry-after"), "a retry would not help");
     };
     let slow = tokio::spawn(send(bed.post(&token, "/it").header(TAKES, 300).body("tea")));
-    until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+    until("the handler runs", LONG, || async { bed.ledger.count("begun") == 1 }).await;
     is_told(&bed.say(&token, "/it", "coffee").await);
     let early = bed.say(&token, "/it", "tea").await;
     assert_eq!((early.said().as_str(), early.problem().retry), ("409 in_progress", Retry::Same));
@@ -171,7 +171,7 @@ async fn the_same_token_with_other_content_is_told_so_and_never_gets_the_first_a
 }
 
 #[tokio::test]
-async fn a_late_retry_of_an_expired_token_still_gets_the_first_answer() {
+async fn late_retry_of_an_expired_token_is_replayed() {
     let bed = Bed::remembering(HOUR);
     let (used, unused) = (bed.token().await, bed.token().await);
     let first = bed.say(&used, "/it", "tea").await;
@@ -184,7 +184,7 @@ async fn a_late_retry_of_an_expired_token_still_gets_the_first_answer() {
 }
 
 #[tokio::test]
-async fn whoever_looks_with_an_expired_token_sees_the_first_answer_too() {
+async fn lookup_with_an_expired_token_finds_the_first_response() {
     let bed = Bed::remembering(HOUR);
     let (used, unused) = (bed.token().await, bed.token().await);
     let look = async |token: &str| send(bed.post(token, "/it").header(LOOK, "true")).await;
@@ -197,9 +197,9 @@ async fn whoever_looks_with_an_expired_token_sees_the_first_answer_too() {
     assert_eq!(bed.ledger.runs().len(), 1);
 }
 
-/// A token that is bound to nobody may be sent by anybody; its answer is for whoever has sent it first.
+/// Any subject may send an unbound token, but only the first sender receives its response.
 #[tokio::test]
-async fn an_answer_that_is_remembered_is_for_whoever_sent_the_token_and_for_nobody_else() {
+async fn remembered_response_is_only_for_its_sender() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let user = || SubjectFrom::resolver(|request| Some(request.headers().get(USER)?.to_str().ok()?.to_owned()));
     let remember = Protect::token(&guard, user()).remember(HOUR);
@@ -217,7 +217,7 @@ async fn an_answer_that_is_remembered_is_for_whoever_sent_the_token_and_for_nobo
     let token = token_of(&guard).await;
     let first = send(ask(&token, "/it", "alice").header(TAKES, 300));
     let beside = async {
-        until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
+        until("the handler runs", LONG, || async { ledger.count("begun") == 1 }).await;
         for path in ["/it", "/waiting", "/plain"] {
             assert_eq!(send(ask(&token, path, "bob")).await.said(), "409 token_used", "{path}");
             let looked = send(ask(&token, path, "bob").header(LOOK, "true")).await;
@@ -239,9 +239,9 @@ async fn an_answer_that_is_remembered_is_for_whoever_sent_the_token_and_for_nobo
     assert_eq!(ledger.runs(), ["begun", "order"]);
 }
 
-/// Whoever asks the guard itself may have nothing to compare: then it goes by who asks, and for what.
+/// Callers of `Guard::check` may have no content to compare. Then subject and action are compared.
 #[tokio::test]
-async fn without_a_fingerprint_a_remembered_token_is_one_of_a_subject_and_an_action() {
+async fn remembered_token_without_fingerprint_compares_subject_and_action() {
     let guard = Guard::new(Memory::new());
     let policy = Policy::Token(TokenRules::new().remember(HOUR));
     let token = token_of(&guard).await;
@@ -264,7 +264,7 @@ async fn without_a_fingerprint_a_remembered_token_is_one_of_a_subject_and_an_act
 }
 
 #[tokio::test]
-async fn a_mistake_gives_the_token_back_and_the_corrected_form_runs() {
+async fn rejected_form_releases_the_token_for_a_correction() {
     let bed = Bed::remembering(HOUR);
     for status in [400, 401, 403, 404, 408, 409, 422, 429, 500, 501, 503] {
         let token = bed.token().await;
@@ -275,13 +275,13 @@ async fn a_mistake_gives_the_token_back_and_the_corrected_form_runs() {
         let corrected = bed.say(&token, "/it", "tea").await;
         assert_eq!(corrected.said(), "200 executed", "after {status}");
         is_first_again(&corrected, &bed.say(&token, "/it", "tea").await);
-        assert_eq!(bed.say(&token, "/it", "te").await.said(), "409 token_used", "the mistake is not what was accepted");
+        assert_eq!(bed.say(&token, "/it", "te").await.said(), "409 token_used", "the mistake was not accepted");
     }
     assert_eq!(bed.ledger.count("order"), 33);
 }
 
 #[tokio::test]
-async fn what_nobody_can_tell_the_end_of_is_never_run_again() {
+async fn unknown_outcome_is_never_run_again() {
     let bed = Bed::remembering(HOUR);
     for status in [502, 504, 599] {
         let token = bed.token().await;
@@ -290,20 +290,20 @@ async fn what_nobody_can_tell_the_end_of_is_never_run_again() {
         let unknown = ask().await;
         assert_eq!((unknown.said().as_str(), unknown.problem().retry), ("409 outcome_unknown", Retry::No));
         bed.clock.advance(Duration::from_secs(30));
-        assert_eq!(ask().await.said(), "409 outcome_unknown", "the lease is over");
+        assert_eq!(ask().await.said(), "409 outcome_unknown", "the lease has expired");
         assert_eq!(bed.say(&token, "/it", "coffee").await.said(), "409 token_used");
     }
     assert_eq!(bed.ledger.runs().len(), 3);
 }
 
 #[tokio::test]
-async fn a_token_is_given_back_for_what_is_left_of_its_life_if_that_is_a_second() {
+async fn remembered_token_is_released_for_its_remaining_ttl() {
     let bed = Bed::remembering(HOUR);
     let policy = Policy::Token(TokenRules::new().remember(HOUR));
     for (age, said, then) in [(59_000, Settled::Released, "issued"), (59_001, Settled::Final, "gone")] {
         let token = bed.guard.issue(TTL, Binding::none()).await.unwrap();
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-        let Ok(Verdict::Run(pass)) = bed.guard.check(&policy, &intent).await else { panic!("it is good") };
+        let Ok(Verdict::Run(pass)) = bed.guard.check(&policy, &intent).await else { panic!("valid token") };
         bed.clock.advance(Duration::from_millis(age));
         assert_eq!(pass.release().await.unwrap(), said);
         let again = bed.guard.check(&policy, &intent).await.unwrap();
@@ -316,27 +316,27 @@ async fn a_token_is_given_back_for_what_is_left_of_its_life_if_that_is_a_second(
 }
 
 #[tokio::test]
-async fn a_token_that_an_attempt_has_used_is_used_and_one_that_is_remembered_is_no_attempt_s() {
+async fn attempt_and_remembered_token_do_not_mix() {
     let bed = Bed::remembering(HOUR);
     let (remembered, plain) = (Policy::Token(TokenRules::new().remember(HOUR)), Policy::token());
     let attempt = Attempt::new("an-attempt").unwrap();
     let one = bed.guard.issue(TTL, Binding::none()).await.unwrap();
     let intent = Intent::new("a", Subject::anonymous()).credential(one.as_str());
     let Ok(Verdict::Run(pass)) = bed.guard.check(&plain, &intent.clone().attempt(&attempt)).await else { panic!() };
-    let Ok(Verdict::Reject(rejection)) = bed.guard.check(&remembered, &intent).await else { panic!("it is used") };
+    let Ok(Verdict::Reject(rejection)) = bed.guard.check(&remembered, &intent).await else { panic!("used token") };
     assert_eq!(rejection.code(), Code::TokenUsed);
     assert_eq!(pass.complete(None).await.unwrap(), Settled::Final);
 
     let token = bed.token().await;
     let first = bed.say(&token, "/it", "tea").await;
     let intent = Intent::new("a", Subject::anonymous()).credential(&token).attempt(&attempt);
-    let Ok(Verdict::Reject(rejection)) = bed.guard.check(&plain, &intent).await else { panic!("it is used") };
+    let Ok(Verdict::Reject(rejection)) = bed.guard.check(&plain, &intent).await else { panic!("used token") };
     assert_eq!(rejection.code(), Code::TokenUsed);
     is_first_again(&first, &bed.say(&token, "/it", "tea").await);
 }
 
 #[tokio::test]
-async fn once_it_is_forgotten_the_token_is_used_or_expired_and_never_run() {
+async fn forgotten_token_is_used_or_expired_and_never_runs() {
     let bed = Bed::remembering(Duration::from_secs(20));
     let (happened, unknown) = (bed.token().await, bed.token().await);
     bed.say(&happened, "/it", "tea").await;
@@ -352,12 +352,12 @@ async fn once_it_is_forgotten_the_token_is_used_or_expired_and_never_run() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_leaves_an_unknown_outcome() {
+async fn panicking_handler_leaves_an_unknown_outcome() {
     let shop = Shop::on(Memory::new());
     let token = token(shop.url()).await;
     let ask = || send(submit(shop.url(), "/remembered/panic", &token, "panic"));
     assert_eq!(ask().await.said(), "500 internal");
-    until("nobody can tell", BRIEF * 10, || async {
+    until("the outcome is unknown", BRIEF * 10, || async {
         let said = ask().await.said();
         assert!(["409 in_progress", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
         said == "409 outcome_unknown"
@@ -369,7 +369,7 @@ async fn a_handler_that_panics_leaves_an_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn an_answer_too_large_to_keep_is_told_and_nothing_runs_again() {
+async fn oversized_response_is_reported_and_never_rerun() {
     let bed = Bed::with(KeyRules::retryable().reply_limit(1_000), |protect| protect);
     let token = bed.token().await;
     let ask = || send(bed.post(&token, "/it").header(SIZE, 2_000));
@@ -378,7 +378,7 @@ async fn an_answer_too_large_to_keep_is_told_and_nothing_runs_again() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_to_compare_is_refused_and_the_token_is_not_used() {
+async fn oversized_body_is_rejected_and_uses_no_token() {
     let bed = Bed::with(KeyRules::retryable(), |protect| protect.body_limit(1_000));
     let token = bed.token().await;
     let large = send(bed.post(&token, "/it").body(vec![b'x'; 2_000])).await;
@@ -388,14 +388,14 @@ async fn a_body_that_is_too_large_to_compare_is_refused_and_the_token_is_not_use
 }
 
 #[tokio::test]
-async fn a_body_that_is_let_through_uncompared_never_gets_the_answer_to_one_that_was_compared() {
+async fn uncompared_body_never_receives_a_compared_response() {
     let bed = Bed::with(KeyRules::retryable(), |protect| protect.body_limit(1_000).skip_large_bodies());
     let large = async |token: &str, path: &str| send(bed.post(token, path).body(vec![b'x'; 2_000])).await;
     let token = bed.token().await;
     let first = large(&token, "/it").await;
     assert_eq!(first.said(), "200 executed");
     assert_eq!(bed.say(&token, "/it", "small").await.said(), "409 token_used");
-    assert_eq!(large(&token, "/other").await.said(), "409 token_used", "everything but the body is compared");
+    assert_eq!(large(&token, "/other").await.said(), "409 token_used", "method, path and query are compared");
     is_first_again(&first, &large(&token, "/it").await);
 
     let token = bed.token().await;
@@ -405,9 +405,9 @@ async fn a_body_that_is_let_through_uncompared_never_gets_the_answer_to_one_that
     assert_eq!(bed.ledger.runs().len(), 2);
 }
 
-/// Asks until nobody can tell; nothing else is told meanwhile than that it runs.
+/// Sends duplicates until the outcome is unknown; until then the response must be `in_progress`.
 async fn until_unknown(ask: impl AsyncFn() -> Answer) {
-    until("nobody can tell", LEASE * 3, || async {
+    until("the outcome is unknown", LEASE * 3, || async {
         let said = ask().await.said();
         assert!(["409 in_progress", "409 outcome_unknown"].contains(&said.as_str()), "{said}");
         said == "409 outcome_unknown"
@@ -416,18 +416,18 @@ async fn until_unknown(ask: impl AsyncFn() -> Answer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_is_killed_leaves_an_unknown_outcome_and_never_a_second_run() {
+async fn killed_process_leaves_an_unknown_outcome() {
     let mut pair = Pair::start(PEER, "onceward").await;
     let path = "/remembered/orders";
     let (before, after) = (token(pair.one()).await, token(pair.one()).await);
-    // One has had its effect when it is killed, the other has not.
+    // At the kill, one has taken effect and the other has not.
     let lost = [
         submit(pair.one(), path, &before, "before").header(TAKES, 60_000),
         submit(pair.one(), path, &after, "after").header(THEN, 60_000),
     ];
     let lost = lost.map(|request| tokio::spawn(async move { request.send().await }));
     pair.begun(1).await;
-    until("the effect is there", LONG, || async { pair.ledger.count("after") == 1 }).await;
+    until("the effect has happened", LONG, || async { pair.ledger.count("after") == 1 }).await;
     pair.peers[0].kill();
     for lost in lost {
         assert!(lost.await.unwrap().is_err());
@@ -445,7 +445,7 @@ async fn a_process_that_is_killed_leaves_an_unknown_outcome_and_never_a_second_r
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_is_frozen_for_longer_than_the_lease_leaves_one_effect_and_its_answer() {
+async fn process_frozen_beyond_the_lease_leaves_one_effect() {
     let pair = Pair::start(PEER, "onceward").await;
     let (path, token) = ("/remembered/brief", token(pair.one()).await);
     let first = tokio::spawn(send(submit(pair.one(), path, &token, "effect").header(TAKES, 200)));
@@ -461,7 +461,7 @@ async fn a_process_that_is_frozen_for_longer_than_the_lease_leaves_one_effect_an
 
 const RACERS: usize = 200;
 
-/// Many submissions of one token at the same moment, on both processes.
+/// Submits one token concurrently at both processes.
 async fn race(pair: &Pair, path: &str, token: &str) -> Vec<Answer> {
     let client = http();
     let mut racers = JoinSet::new();
@@ -475,7 +475,7 @@ async fn race(pair: &Pair, path: &str, token: &str) -> Vec<Answer> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_at_once_on_two_processes_that_wait_get_the_same_bytes_of_one_effect() {
+async fn two_hundred_waiting_clicks_receive_one_response() {
     let pair = Pair::start(PEER, "onceward").await;
     let token = token(pair.one()).await;
     let answers = race(&pair, "/remembered/waiting", &token).await;
@@ -484,13 +484,11 @@ async fn two_hundred_at_once_on_two_processes_that_wait_get_the_same_bytes_of_on
     assert_eq!((told("executed"), told("replayed")), (1, RACERS - 1));
     let different: HashSet<_> = answers.iter().map(|answer| (answer.status, answer.body.clone())).collect();
     assert_eq!(different.len(), 1);
-    println!(
-        "{RACERS} submissions of one remembered token on two processes: one effect, {RACERS} times the same bytes"
-    );
+    println!("{RACERS} submissions of one remembered token on two processes: one effect, {RACERS} identical responses");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_at_once_that_do_not_wait_get_the_answer_or_are_told_that_it_runs() {
+async fn two_hundred_clicks_without_waiting_have_one_effect() {
     let pair = Pair::start(PEER, "onceward").await;
     let token = token(pair.one()).await;
     let answers = race(&pair, "/remembered/orders", &token).await;
@@ -503,20 +501,20 @@ async fn two_hundred_at_once_that_do_not_wait_get_the_answer_or_are_told_that_it
     assert_eq!((different.len(), pair.ledger.count(&token), pair.ledger.count("again")), (1, 1, 0));
 }
 
-/// The names of the commands that a server was sent.
+/// Returns the names of the commands that the server received.
 pub(crate) fn sent(monitor: &Monitor) -> Vec<String> {
     let name = |command: &String| command.split('"').nth(1).unwrap_or_default().to_owned();
     monitor.commands().iter().filter(|command| !command.contains(":secret:")).map(name).collect()
 }
 
 #[tokio::test]
-async fn a_first_run_is_two_commands_at_most_and_a_replay_is_one() {
+async fn remembered_run_is_two_commands_and_a_replay_one() {
     let redis = RedisServer::start();
     let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     let path = "/remembered/orders";
     let guard = &shop.guard;
     let issue = async |ttl| guard.issue(ttl, Binding::none()).await.unwrap().as_str().to_owned();
-    // From now on the script is known to the server.
+    // From now on Redis has loaded the script.
     assert_eq!(send(submit(shop.url(), path, &issue(TTL).await, "")).await.status, 200);
     let swap = redis.compare_commands().swap;
     for (status, first, second) in [
@@ -537,8 +535,10 @@ async fn a_first_run_is_two_commands_at_most_and_a_replay_is_one() {
     let (other, brief) = (issue(TTL).await, issue(Duration::from_secs(1)).await);
     assert_eq!(send(submit(shop.url(), path, &other, "a").body("tea")).await.status, 200);
     let forged = Guard::new(Memory::new()).issue(TTL, Binding::none()).await.unwrap();
-    until("it has expired", LONG, || async { send(submit(shop.url(), "/orders", &brief, "")).await.status == 410 })
-        .await;
+    until("the token has expired", LONG, || async {
+        send(submit(shop.url(), "/orders", &brief, "")).await.status == 410
+    })
+    .await;
     let monitor = redis.monitor();
     assert_eq!(send(submit(shop.url(), path, forged.as_str(), "a")).await.said(), "403 token_invalid");
     assert_eq!(send(post(shop.url(), path)).await.said(), "400 token_missing");
@@ -552,16 +552,16 @@ async fn a_first_run_is_two_commands_at_most_and_a_replay_is_one() {
     let monitor = redis.monitor();
     assert_eq!(send(submit(shop.url(), path, &spent, "a")).await.said(), "409 token_used");
     let expected = if swap == "EVALSHA" { vec![swap] } else { vec![swap, "GET"] };
-    assert_eq!(sent(&monitor), expected, "a used token is decided at once");
+    assert_eq!(sent(&monitor), expected, "a used token needs no lookup");
     for name in redis.keys() {
         let life = redis.ask::<i64>(&format!("PTTL {name}"));
-        assert!(life >= 0 || life == -2, "{name} lives {life}");
+        assert!(life >= 0 || life == -2, "{name} has a TTL of {life}");
     }
 }
 
-/// While a handler runs for some leases, its token is tried on a route that knows nothing of remembering, all the time.
+/// While a handler runs for several leases, its token is sent constantly to a route that does not remember.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_survives_whoever_tries_its_token_on_another_route_all_the_time() {
+async fn claim_survives_its_token_on_another_route() {
     let pair = Pair::start(PEER, "onceward").await;
     let (path, token) = ("/remembered/brief", token(pair.one()).await);
     let first = tokio::spawn(send(submit(pair.one(), path, &token, "effect").header(TAKES, 1_500)));

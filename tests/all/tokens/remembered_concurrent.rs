@@ -1,4 +1,4 @@
-//! Simultaneous clicks on a route that remembers: one runs, and the others wait for its answer.
+//! Concurrent clicks with a remembered token: one runs, and the others wait for its response.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const TEN_MINUTES: Duration = Duration::from_secs(600);
 const LONG: Duration = Duration::from_secs(10);
 const CLICKS: usize = 200;
 
-/// The first route of the README.
+/// A server with the first route of the README.
 struct Bed {
     guard: Guard,
     served: TestServer,
@@ -34,7 +34,7 @@ impl Bed {
         Self { served: serve_one(&ledger, protect), guard, ledger }
     }
 
-    /// Clicks all at once, on a handler that takes a moment.
+    /// Sends concurrent clicks to a slow handler.
     async fn click(&self, times: usize, status: u16) -> Vec<Answer> {
         let token = self.guard.issue(TEN_MINUTES, Binding::none()).await.unwrap();
         let client = http();
@@ -46,7 +46,7 @@ impl Bed {
     }
 }
 
-/// How often each was said.
+/// Counts the responses by status and outcome.
 fn counted(answers: &[Answer]) -> BTreeMap<String, usize> {
     answers.iter().fold(BTreeMap::new(), |mut counted, answer| {
         *counted.entry(answer.said()).or_default() += 1;
@@ -55,7 +55,7 @@ fn counted(answers: &[Answer]) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn simultaneous_clicks_run_once_and_all_get_the_first_answer() {
+async fn concurrent_clicks_run_once_and_get_the_first_response() {
     let redis = RedisServer::start();
     let on_redis = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LONG));
     for guard in [Guard::new(Memory::new()), on_redis] {
@@ -63,14 +63,14 @@ async fn simultaneous_clicks_run_once_and_all_get_the_first_answer() {
         let answers = bed.click(CLICKS, 201).await;
         let expected = BTreeMap::from([("201 executed".to_owned(), 1), ("201 replayed".to_owned(), CLICKS - 1)]);
         assert_eq!(counted(&answers), expected);
-        assert!(answers.iter().all(|answer| answer.body == answers[0].body), "all get the same answer");
+        assert!(answers.iter().all(|answer| answer.body == answers[0].body), "all receive the same response");
         assert_eq!(bed.ledger.count("order"), 1);
     }
 }
 
-/// A quarter of the seats is what one token gets: by default more than 200.
+/// One token may use a quarter of the seats, by default more than 200.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clicks_in_two_processes_run_once_and_all_get_the_first_answer() {
+async fn clicks_in_two_processes_get_the_first_response() {
     let pair = Pair::start(PEER, "patient").await;
     let token = token(pair.one()).await;
     let clicks = join_all((0..CLICKS).map(|click| {
@@ -83,9 +83,9 @@ async fn clicks_in_two_processes_run_once_and_all_get_the_first_answer() {
     assert_eq!(pair.ledger.count("order"), 1);
 }
 
-/// The token is valid again, which every process can see.
+/// The token is valid again, and every process sees it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_waiter_elsewhere_runs_after_a_first_run_that_was_not_applied() {
+async fn one_waiter_elsewhere_runs_after_a_rejected_first_run() {
     let pair = Pair::start(PEER, "patient").await;
     let token = token(pair.one()).await;
     let click = |url: &str, status: u16, order: &str| {
@@ -103,7 +103,7 @@ async fn one_waiter_elsewhere_runs_after_a_first_run_that_was_not_applied() {
 }
 
 #[tokio::test]
-async fn outcome_that_is_unknown_is_not_decided_again() {
+async fn unknown_outcome_is_not_decided_again() {
     let bed = Bed::on(Guard::new(Memory::new()));
     let answers = bed.click(20, 504).await;
     let (ran, waited): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 504);
@@ -125,7 +125,7 @@ async fn waiting_can_be_turned_off() {
 
 /// The handler rejects the first click, so nothing was applied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_waiter_runs_after_a_first_run_that_was_not_applied() {
+async fn one_waiter_runs_after_a_rejected_first_run() {
     let redis = RedisServer::start();
     let on_redis = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LONG));
     for guard in [Guard::new(Memory::new()), on_redis] {
@@ -136,7 +136,7 @@ async fn one_waiter_runs_after_a_first_run_that_was_not_applied() {
             tokio::spawn(send(click.header(ORDER, order).header(TAKES, 500).header(STATUS, status)))
         };
         let first = click(422, "rejected");
-        until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
+        until("the handler runs", LONG, || async { bed.ledger.count("begun") == 1 }).await;
         let others = join_all((0..20).map(|_| click(201, "second"))).await;
         let others: Vec<_> = others.into_iter().map(Result::unwrap).collect();
         assert_eq!(first.await.unwrap().status, 422);

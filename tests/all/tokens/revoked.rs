@@ -1,4 +1,4 @@
-//! A token that an operator has revoked: told so, and never that it was received.
+//! A token that an operator has revoked is rejected as revoked, never as used.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ use onceward_tests::shop::{self, Shop};
 use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long a store may take on a busy machine.
+/// Store timeout for a busy machine.
 const LATE: Duration = Duration::from_secs(5);
 
 #[track_caller]
 fn assert_revoked(answer: &Answer) {
     assert_eq!(answer.said(), "410 token_revoked");
     let problem = answer.problem();
-    assert_eq!(problem.retry, Retry::No, "a new token would undo what the operator wanted");
+    assert_eq!(problem.retry, Retry::No, "a new token would undo the revocation");
     let text = format!("{} {}", problem.title, problem.detail);
     assert!(text.contains("revoked") && text.contains("Nothing ran") && !text.contains("already"), "{text}");
 }
 
-/// On every route and with every way to ask, on this store.
+/// Asserts the rejection on every route, with and without a lookup.
 async fn assert_is_told(guard: Guard) {
     let shop = Shop::with(guard.clone());
     let url = shop.url();
@@ -42,11 +42,11 @@ async fn assert_is_told(guard: Guard) {
     }
     let look = submit(url, "/remembered/orders", token.as_str(), "revoked").header("onceward-look", "true");
     assert_revoked(&send(look).await);
-    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Gone, "it was revoked before");
+    assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Gone, "the token was revoked before");
     assert_revoked(&order(url, token.as_str(), "revoked").await);
     assert_eq!(shop.ledger.runs(), [""; 0]);
 
-    // What was used before it was revoked was received.
+    // A token that was used before its revocation stays used.
     let used = guard.issue(MINUTE, Binding::none()).await.unwrap();
     assert_eq!(order(url, used.as_str(), "used").await.said(), "200 executed");
     assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revocation::Gone);
@@ -55,7 +55,7 @@ async fn assert_is_told(guard: Guard) {
 }
 
 #[tokio::test]
-async fn revoked_token_is_told_so_on_every_store_and_route() {
+async fn revoked_token_is_rejected_on_every_store_and_route() {
     assert_is_told(Guard::new(Memory::new())).await;
     let redis = RedisServer::start();
     assert_is_told(Guard::new(Redis::open(&redis.url()).unwrap().timeout(LATE))).await;
@@ -65,9 +65,9 @@ async fn revoked_token_is_told_so_on_every_store_and_route() {
     assert_is_told(Guard::new(Sql::open_within(&address, LATE).await.unwrap())).await;
 }
 
-/// By the command line, at the service.
+/// Revokes with the command line and redeems at the service.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn token_revoked_by_the_command_line_is_told_so_by_the_service() {
+async fn token_revoked_by_command_line_is_rejected_by_the_service() {
     let redis = RedisServer::start();
     let service = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
     let [revoked, used] = [token(&service.url).await, token(&service.url).await];
@@ -83,7 +83,7 @@ async fn token_revoked_by_the_command_line_is_told_so_by_the_service() {
     for attempt in [None, Some("one"), None] {
         assert_revoked(&redeem(&revoked, attempt).await);
     }
-    assert_eq!(redeem(&used, Some("two")).await.said(), "409 token_used", "it was received");
+    assert_eq!(redeem(&used, Some("two")).await.said(), "409 token_used", "it was used before");
     assert_revoked(&post(&service.url, "/outcome", &json!({ "token": revoked })).await);
     let asked = http().get(format!("{}/forward-auth", service.url)).header("onceward-token", &revoked);
     let asked = send(asked.header("x-original-method", "POST").header("x-original-uri", "/orders")).await;
@@ -99,7 +99,7 @@ async fn token_revoked_by_the_command_line_is_told_so_by_the_service() {
     assert_revoked(&redeem(&revoked, None).await);
 }
 
-/// Issues tokens that are revoked before anybody can use them.
+/// Issues tokens that are already revoked.
 async fn issue_revoked(guard: web::Data<Guard>) -> HttpResponse {
     let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
     assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Now);
@@ -107,7 +107,7 @@ async fn issue_revoked(guard: web::Data<Guard>) -> HttpResponse {
         .json(json!({"token": token.as_str(), "expires_at": "2126-01-01T00:00:00Z", "expires_in": 60}))
 }
 
-/// The SDK does not get around it with a token that it fetches by itself.
+/// The SDK does not fetch a new token to bypass the revocation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sdk_does_not_replace_a_revoked_token() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
@@ -120,13 +120,13 @@ async fn sdk_does_not_replace_a_revoked_token() {
     });
     let way = FaultyHttpProxy::to(&served.url, smooth).await;
     let ended = onceward_tests::sdk_client::client().post(format!("{}/orders", way.url)).send().await;
-    let error = ended.expect_err("it is revoked");
+    let error = ended.expect_err("the token is revoked");
     assert_eq!(error.problem().map(|problem| problem.code.as_str()), Some("token_revoked"), "{error:?}");
     assert!(error.ran_nothing() && !error.is_duplicate() && !error.is_unknown(), "{error:?}");
-    assert_eq!((way.submissions().len(), ledger.runs().len()), (1, 0), "it is sent once");
+    assert_eq!((way.submissions().len(), ledger.runs().len()), (1, 0), "the submission is sent once");
 }
 
-/// A full Redis takes no record that says so, and the token is out of use all the same.
+/// A full Redis cannot store the mark of a revocation, and the token is still revoked.
 #[tokio::test]
 async fn token_is_revoked_on_a_full_redis_too() {
     let redis = RedisServer::start();

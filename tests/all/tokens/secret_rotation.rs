@@ -1,5 +1,5 @@
-//! A change of the signing secret in a rolling restart, one process at a time: in the documented order nothing that a process has
-//! signed is refused by another one, at any moment.
+//! Secret rotation in a rolling restart, one process at a time: in the documented order no process rejects what another has signed,
+//! at any moment.
 
 use onceward_tests::client::{http, send, submit, token};
 use onceward_tests::interval_routes::plainly;
@@ -18,42 +18,42 @@ const OLD: &str = "the-old-secret-of-all-processes";
 const NEW: &str = "the-new-secret-of-all-processes";
 const NONE: &str = "-";
 
-/// The secret that signs, and the one that is accepted beside it.
+/// The signing secret, and the previous one that is still accepted.
 type SecretPair = (&'static str, &'static str);
 
-/// From one secret to another, as the settings say it.
+/// From one configured secret to another.
 const ROTATION: [SecretPair; 4] = [(OLD, NONE), (OLD, NEW), (NEW, OLD), (NEW, NONE)];
-/// From the one that processes share through the store to one of the settings.
+/// From the secret shared through the store to a configured one.
 const TO_SET: [SecretPair; 4] = [(NONE, NONE), (NONE, NEW), (NEW, "shared"), (NEW, NONE)];
-/// And back.
+/// From a configured secret to the shared one.
 const TO_SHARED: [SecretPair; 4] = [(OLD, NONE), (OLD, "shared"), (NONE, OLD), (NONE, NONE)];
-/// Without the first step: what the new process signs is not known to the old one yet.
+/// Without the first step: the old process does not know the new secret yet.
 const HASTY: [SecretPair; 2] = [(OLD, NONE), (NEW, OLD)];
 
-/// A process of either kind, and what it is asked for.
+/// A process of the service or of the library.
 trait Process: Sized {
-    /// Something that a process has signed.
+    /// The tokens and passes that a process has signed.
     type Signed;
 
     fn start(redis: &RedisServer, ledger: &Ledger, signing: SecretPair) -> Self;
 
-    /// Has it sign one of each kind.
+    /// Has the process sign one of each kind.
     async fn sign(&self) -> Self::Signed;
 
-    /// Presents that, and gives what was refused.
+    /// Presents them and returns the rejections.
     async fn present(&self, signed: Self::Signed) -> Vec<String>;
 }
 
-/// Restarts two processes through all steps, one at a time, and gives everything that was refused on the way. What was signed before a
-/// restart is presented after it, to both, and what was signed before the step once both have restarted; then each presents what the
-/// other has signed.
+/// Restarts two processes through all steps, one at a time, and returns every rejection. Credentials signed before a restart are
+/// presented to both after it, and those signed before the step once both have restarted. Then each process receives the credentials
+/// of the other.
 async fn roll<P: Process>(steps: &[SecretPair]) -> Vec<String> {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let start = |signing| P::start(&redis, &ledger, signing);
     let mut processes = [start(steps[0]), start(steps[0])];
     let mut refused = Vec::new();
     for step in &steps[1..] {
-        // Presented by the other process, once both have restarted.
+        // Presented to the other process, once both have restarted.
         let before = [processes[0].sign().await, processes[1].sign().await];
         for at in 0..2 {
             let mut held = Vec::new();
@@ -78,7 +78,7 @@ async fn roll<P: Process>(steps: &[SecretPair]) -> Vec<String> {
     refused
 }
 
-/// What was not answered as it should have been.
+/// Returns the result if it is not the expected one.
 fn unless(said: String, good: &str) -> Option<String> {
     (said != good).then_some(said)
 }
@@ -170,7 +170,7 @@ impl Process for Peer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn secret_rotation_in_three_steps_refuses_no_caller_of_the_service() {
+async fn secret_rotation_in_three_steps_rejects_no_service_client() {
     assert_eq!(roll::<Service>(&ROTATION).await, [""; 0]);
     let refused = roll::<Service>(&HASTY).await;
     assert!(refused.iter().any(|said| said.contains("403 token_invalid")), "without the first step: {refused:?}");
@@ -178,23 +178,23 @@ async fn secret_rotation_in_three_steps_refuses_no_caller_of_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn secret_rotation_in_three_steps_refuses_no_caller_of_the_library() {
+async fn secret_rotation_in_three_steps_rejects_no_library_client() {
     assert_eq!(roll::<Peer>(&ROTATION).await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn change_from_the_shared_secret_to_a_set_one_refuses_no_caller() {
+async fn change_from_shared_to_configured_secret_rejects_no_client() {
     assert_eq!(roll::<Service>(&TO_SET).await, [""; 0]);
     assert_eq!(roll::<Peer>(&TO_SET).await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn change_from_a_set_secret_to_the_shared_one_refuses_no_caller() {
+async fn change_from_configured_to_shared_secret_rejects_no_client() {
     assert_eq!(roll::<Service>(&TO_SHARED).await, [""; 0]);
     assert_eq!(roll::<Peer>(&TO_SHARED).await, [""; 0]);
 }
 
-/// The settings of a cell, as in `secret = new`, `secret_previous = old`.
+/// Parses the settings of a cell, as in `secret = new`, `secret_previous = old`.
 fn settings_of(cell: &str) -> SecretPair {
     let value = |name: &str| {
         let set = cell.split('`').find_map(|set| set.strip_prefix(name)?.strip_prefix(" = ")).unwrap_or(NONE);
@@ -208,9 +208,9 @@ fn settings_of(cell: &str) -> SecretPair {
 }
 
 #[test]
-fn documented_steps_are_those_that_are_tested() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
-    let section = readme.split("### Changing the secret").nth(1).unwrap().split("\n#").next().unwrap();
+fn documented_rotation_steps_are_the_tested_ones() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md")).unwrap();
+    let section = readme.split("## Changing the secret").nth(1).unwrap().split("\n#").next().unwrap();
     let rows: Vec<Vec<_>> = section
         .lines()
         .filter(|line| line.starts_with('|'))

@@ -1,4 +1,4 @@
-//! The signing secret that processes share through their store, when the store has lost it: FLUSHALL, and a process that starts afterwards.
+//! The shared signing secret after the store has lost it: FLUSHALL, and a process that starts afterwards.
 
 use std::time::Duration;
 
@@ -15,16 +15,15 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// How long two processes may take until they know of each other's secret: twice a second, and as long again on a busy machine. It was a
-/// minute.
+/// Maximum time until two processes know each other's secret: two refreshes, with a margin for a busy machine.
 const AGREED: Duration = Duration::from_secs(10);
 
-/// A token of one process at another.
+/// Issues a token at one process and redeems it at another.
 async fn crosses(from: &OncewardServer, to: &OncewardServer) -> String {
     post(&to.url, "/token/redeem", &json!({"token": token(&from.url).await})).await.said()
 }
 
-/// A pass of this process.
+/// Claims a key at this process and returns its pass.
 async fn pass(from: &OncewardServer) -> Value {
     let asked = json!({"key": Uuid::new_v4().to_string(), "action": "pay", "subject": "alice", "lease": "60s"});
     let claimed: Value = serde_json::from_slice(&post(&from.url, "/claim", &asked).await.body).unwrap();
@@ -35,7 +34,7 @@ async fn completes(pass: &Value, at: &OncewardServer) -> String {
     post(&at.url, "/claim/complete", pass).await.said()
 }
 
-/// Two processes, and the second has started on a store that was emptied under the first.
+/// Two processes; the second starts after the store of the first was flushed.
 struct ProcessPair {
     redis: RedisServer,
     before: OncewardServer,
@@ -50,7 +49,7 @@ impl ProcessPair {
         };
         let before = start(arguments);
         token(&before.url).await;
-        // Stopped, so that it does not put its secret back before the other has missed it.
+        // Paused, so that it does not restore its secret before the other process starts.
         before.freeze();
         redis.ask::<()>("FLUSHALL");
         let after = start(&[]);
@@ -61,13 +60,13 @@ impl ProcessPair {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn process_started_after_flushall_and_those_before_it_agree_within_seconds() {
+async fn processes_agree_on_the_secret_seconds_after_flushall() {
     let ProcessPair { redis, before, after } = ProcessPair::start(&[]).await;
-    // Signed with the secret that the store has lost, and stored after it had.
+    // Signed with the lost secret, and stored after the flush.
     let kept = token(&before.url).await;
     let begun = Instant::now();
     for (from, to) in [(&after, &before), (&before, &after)] {
-        until("a token of the one is good at the other", AGREED, || async {
+        until("each process accepts the tokens of the other", AGREED, || async {
             let said = crosses(from, to).await;
             assert!(["200 redeemed", "403 token_invalid"].contains(&said.as_str()), "{said}");
             said == "200 redeemed"
@@ -79,13 +78,13 @@ async fn process_started_after_flushall_and_those_before_it_agree_within_seconds
         assert!(["200 redeemed", "403 token_invalid"].contains(&said.as_str()), "{said}");
         said == "200 redeemed"
     };
-    until("the newcomer accepts what was signed with the former secret", AGREED, accepts_former).await;
+    until("the new process accepts tokens of the former secret", AGREED, accepts_former).await;
     println!("agreed after {:?}", begun.elapsed());
     for (from, to) in [(&before, &after), (&after, &before)] {
         assert_eq!(completes(&pass(from).await, to).await, "204 ");
         assert_eq!(crosses(from, to).await, "200 redeemed");
     }
-    // And whoever starts now accepts what either signs.
+    // A process that starts now accepts both secrets.
     let third = OncewardServer::start(&["--store", &redis.url(), "--store-timeout", "5s"]);
     for from in [&before, &after] {
         assert_eq!(
@@ -95,12 +94,12 @@ async fn process_started_after_flushall_and_those_before_it_agree_within_seconds
     }
 }
 
-/// What a run came to is not lost because the process that hears of it has not looked at the store yet.
+/// A completion is not lost if the process that receives it has not refreshed its secrets yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pass_of_a_process_started_after_flushall_is_accepted_at_once() {
     let ProcessPair { redis: _redis, before, after } = ProcessPair::start(&["--share-every", "1h"]).await;
     assert_eq!(completes(&pass(&after).await, &before).await, "204 ");
-    assert_eq!(crosses(&after, &before).await, "200 redeemed", "and tokens from then on");
+    assert_eq!(crosses(&after, &before).await, "200 redeemed", "tokens are accepted from then on");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,8 +116,8 @@ async fn processes_with_a_set_secret_agree_across_flushall_at_all_times() {
     }
 }
 
-/// FLUSHALL takes all records and leaves the life of the server as it is: no token comes back, and none that was not used is told from
-/// one that was.
+/// FLUSHALL deletes all records without a new epoch: no token comes back, and unused tokens cannot be distinguished from used
+/// ones.
 #[tokio::test]
 async fn flushall_calls_unused_tokens_used_and_lets_keys_run_again() {
     let redis = RedisServer::start();

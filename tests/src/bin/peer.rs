@@ -1,10 +1,15 @@
-//! `peer KIND STORE LEDGER [LOG [SECRET PREVIOUS [ADDRESS]]]`: the shop as a process of its own, so that races are between processes. `KIND` is `onceward`,
-//! `impatient` for one that waits a moment only before it ends, `patient` for one that waits a second for its store, `undrained` for one
-//! that does not wait at all, `consumer` for one that takes messages from a queue instead, `payer` for one that makes the one payment
-//! that is named in place of the ledger, `database` for one that has a PostgreSQL, `inside` for one that builds its guard on memory inside
-//! the closure of its server, or the name of a flaw.
-//! Its events go to `LOG`. It signs with `SECRET` and accepts `PREVIOUS`, which may be `shared`; `-` stands for none of each. It listens at
-//! `ADDRESS`, or where there is room.
+//! The shop as a separate process, so that tests can race several processes: `peer KIND STORE LEDGER [LOG [SECRET PREVIOUS [ADDRESS]]]`.
+//!
+//! `KIND` is the name of a flaw, or one of:
+//! - `onceward`: the shop with a drain limit of 30 s; `impatient`: with one of 300 ms; `undrained`: without a graceful shutdown
+//! - `patient`: like `onceward`, with a store timeout of 1 s
+//! - `inside`: builds a guard on a memory store inside the closure of `HttpServer::new`
+//! - `consumer`: takes messages from a queue
+//! - `payer`: makes one payment, named by `LEDGER`
+//! - `database`: starts a PostgreSQL server
+//!
+//! The process logs to `LOG`, signs with `SECRET`, also accepts `PREVIOUS` (which may be `shared`), and listens on `ADDRESS` or on a
+//! free port. `-` stands for an argument that is not given.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -19,7 +24,7 @@ use onceward_tests::flawed::{Flaw, FlawedShop, KeyFlaw, NaiveKeyLayer, WallClock
 use onceward_tests::ledger::Ledger;
 use onceward_tests::shop::routes;
 
-/// How long a file may take, on a busy machine.
+/// Maximum time to open a SQLite file on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[actix_web::main]
@@ -30,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let given = |at: usize| more.get(at).filter(|given| *given != "-");
     if let Some(log) = given(0) {
-        // As an application would have it that logs JSON and thinks no more of it.
+        // Like an application that logs JSON with the defaults.
         tracing_subscriber::fmt().json().with_writer(std::fs::File::create(log)?).init();
     }
     if kind == "payer" && store.starts_with("sqlite:") {
@@ -103,11 +108,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     match kind.as_str() {
         "onceward" | "impatient" | "patient" => Ok(onceward::actix::serve(server, &guard).await?),
         "undrained" => Ok(server.run().await?),
-        other => Err(format!("there is no peer of the kind {other}").into()),
+        other => Err(format!("unknown kind of peer: {other}").into()),
     }
 }
 
-/// With the secrets that were given.
+/// Adds the given secrets to the builder.
 fn signing(
     mut builder: GuardBuilder,
     secret: Option<&String>,
@@ -123,7 +128,7 @@ fn signing(
     })
 }
 
-/// Says where it is, on a line of its own.
+/// Prints one line to standard output, which the test waits for.
 fn say(url: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{url}")?;

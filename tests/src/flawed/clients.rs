@@ -1,4 +1,4 @@
-//! Clients that repeat what was lost, each with the one flaw that its row of the museum tells of.
+//! Clients that retry lost requests, each with the one flaw of a row of the museum.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use tokio::time::sleep;
 use crate::client::{http, token};
 use crate::shop::ORDER;
 
-/// What is wrong with it.
+/// The flaw of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientFlaw {
-    /// It keeps the key of an operation for the next.
+    /// Reuses the key of an operation for the next one.
     KeyLeak,
-    /// It makes a new key for each try.
+    /// Creates a new key for each retry.
     RotatedId,
-    /// It fetches a new token whenever it is told to, whatever came before.
+    /// Fetches a new token for every `token_expired`, even if an earlier try may have run.
     RetokenedRetry,
-    /// It waits until a duplicate is no longer refused, and sends it again.
+    /// Retries a duplicate until the interval has expired.
     PatientClient,
 }
 
@@ -35,7 +35,7 @@ impl CarelessClient {
         Self { flaw, http: http(), kept: None }
     }
 
-    /// Submits an order, up to five times, by a key if its path says so. Says whether it was answered well.
+    /// Submits an order, with up to five tries, under a key if the path starts with `/keyed`. Returns true on a 2xx response.
     pub async fn submit(&mut self, url: &str, path: &str, order: &str) -> bool {
         let by_key = path.starts_with("/keyed");
         let mut credential = if by_key { self.key() } else { token(url).await };
@@ -47,7 +47,7 @@ impl CarelessClient {
                 None => {}
                 Some((_, outcome)) if outcome == Code::TokenExpired.as_str() => credential = token(url).await,
                 Some((_, outcome)) if self.flaw == ClientFlaw::PatientClient && outcome == Code::TooSoon.as_str() => {
-                    // As long as it is told to, or as long as it thinks good.
+                    // It ignores `Retry-After`.
                     sleep(Duration::from_millis(20)).await;
                 }
                 Some((is_success, _)) => return is_success,
@@ -65,7 +65,7 @@ impl CarelessClient {
     }
 }
 
-/// Whether it went well, and what became of it; `None` if there was no answer.
+/// Returns true for a 2xx response, and the outcome; `None` if there was no response.
 async fn said(request: RequestBuilder) -> Option<(bool, String)> {
     let response = request.send().await.ok()?;
     let outcome = response.headers().get(header::OUTCOME).and_then(|value| value.to_str().ok()).unwrap_or_default();

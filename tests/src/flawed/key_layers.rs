@@ -1,4 +1,4 @@
-//! Layers that give the first answer again, each with the one flaw that its row of the museum tells of.
+//! Idempotency layers that replay the first response, each with the one flaw of a row of the museum.
 
 use std::time::Duration;
 
@@ -18,32 +18,32 @@ use crate::key_routes::{BRIEF, KEY, LEASE, purchase};
 use crate::ledger::Ledger;
 use crate::shop::{block, header};
 
-/// What is wrong with it.
+/// The flaw of an idempotency layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFlaw {
-    /// A lease that nobody renews: a live owner is taken over.
+    /// Does not renew its lease, so another request takes over from a live owner.
     LiveOrphan,
-    /// It renews its lease from the thread that the handler runs on.
+    /// Renews its lease on the thread that the handler runs on.
     RenewedInside,
-    /// It claims for as long as it keeps an answer, so that a crash is told as 409 for that long.
+    /// Claims for the whole retention, so retries receive 409 for that long after a crash.
     Forever409,
-    /// It deletes the claim when it is done, whosever it is by then.
+    /// Deletes the claim when it is done, even if another run owns it by then.
     StolenClaim,
-    /// It runs with the connection, and dies with it.
+    /// Runs the handler in the connection's task, which is cancelled when the client disconnects.
     CancelledRecord,
-    /// It sends 500 and frees the key if it cannot write down an answer.
+    /// Responds with 500 and releases the key if it cannot store a response.
     EffectThen500,
-    /// It does not keep what is too large, and frees the key.
+    /// Does not store a response that is too large, and releases the key.
     BigAnswer,
-    /// It takes the Authorization header for whoever is asking.
+    /// Uses the whole Authorization header as the subject.
     TokenRefresh,
-    /// It knows a key without the path it was sent to.
+    /// Identifies a key without the path of the request.
     OtherOrder,
-    /// It takes an error that looks like one of a broken request for one, and frees the key.
+    /// Treats a 400 that the handler forwards as a malformed request, and releases the key.
     PassedOnError,
-    /// It knows a key by the path as it was sent, which can be percent-encoded in many ways.
+    /// Identifies a key by the raw path, which can be percent-encoded in many ways.
     PercentEncodedPath,
-    /// It takes back every claim whose answer is late, each by itself, as often as the answer to that is late too.
+    /// Releases every claim that timed out, each with its own command, and retries that without backoff.
     RetryStorm,
 }
 
@@ -65,19 +65,19 @@ impl KeyFlaw {
     ];
 }
 
-/// How long an answer is kept, in seconds.
+/// Retention of a response in seconds.
 const RETAIN: u64 = 600;
-/// How long it waits for its Redis where it waits for a while only.
+/// Redis timeout of the retry storm.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How large an answer is kept.
+/// Maximum size of a stored response.
 const LIMIT: usize = 1024 * 1024;
 
-/// Writes over the own claim only.
+/// Replaces only its own claim.
 const COMPLETE: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
     redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3]) return 1";
-/// Removes the own claim only.
+/// Removes only its own claim.
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('DEL', KEYS[1])";
-/// Prolongs the own claim only.
+/// Renews only its own claim.
 const RENEW: &str =
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
@@ -88,7 +88,7 @@ pub struct NaiveKeyLayer {
     redis: ConnectionManager,
 }
 
-/// A run that has begun.
+/// A run in flight.
 struct Run {
     naive: NaiveKeyLayer,
     name: String,
@@ -103,13 +103,13 @@ impl Drop for Run {
 }
 
 impl NaiveKeyLayer {
-    /// Connects when it is first asked something.
+    /// Creates the layer. It connects on the first command.
     pub fn open(flaw: KeyFlaw, url: &str) -> RedisResult<Self> {
         let redis = redis::Client::open(url)?.get_connection_manager_lazy(ConnectionManagerConfig::new())?;
         Ok(Self { flaw, redis })
     }
 
-    /// Its routes, of the same form as the shop's.
+    /// The same routes as the shop's.
     pub fn routes(&self, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
         let (naive, ledger) = (Data::new(self.clone()), Data::new(ledger.clone()));
         move |config| {
@@ -117,7 +117,7 @@ impl NaiveKeyLayer {
         }
     }
 
-    /// What the key is known by.
+    /// Returns the name of a request's claim in Redis.
     fn name(&self, request: &HttpRequest) -> Option<String> {
         let key = header(request, KEY)?;
         let path = match self.flaw {
@@ -131,7 +131,7 @@ impl NaiveKeyLayer {
         Some(format!("naive:{}:{path}:{key}", caller.unwrap_or_default()))
     }
 
-    /// Claims; otherwise gives what is there.
+    /// Claims the key. Returns the existing record if there is one.
     async fn claim(&self, name: &str, owner: &str, lease: Duration) -> RedisResult<Option<String>> {
         let life = if self.flaw == KeyFlaw::Forever409 { Duration::from_secs(RETAIN) } else { lease };
         let mut claim = redis::cmd("SET");
@@ -143,7 +143,7 @@ impl NaiveKeyLayer {
         Script::new(text).key(name).arg(arguments).invoke_async(&mut self.redis.clone()).await
     }
 
-    /// Removes a claim, again and again until that is answered in time.
+    /// Removes a claim, with retries until Redis replies in time.
     async fn insist(self, name: String, owner: String) {
         while !matches!(timeout(PATIENCE, self.script(RELEASE, &name, &[&owner])).await, Ok(Ok(()))) {
             tokio::time::sleep(PATIENCE).await;
@@ -158,7 +158,7 @@ impl NaiveKeyLayer {
         let renewal = async move {
             loop {
                 tokio::time::sleep(lease / 3).await;
-                // It is tried again before the lease is over.
+                // The next renewal comes before the lease expires.
                 let _ = naive.script(RENEW, &name, &[&owner, &lease.as_millis().to_string()]).await;
             }
         };
@@ -167,7 +167,7 @@ impl NaiveKeyLayer {
 }
 
 impl Run {
-    /// Runs the handler, writes down its answer, and gives it.
+    /// Runs the handler, stores its response and returns it.
     async fn finish(self, request: HttpRequest, ledger: Data<Ledger>, body: web::Bytes) -> HttpResponse {
         let answer = match request.path() {
             "/keyed/block" => block(request, ledger).await,
@@ -185,7 +185,7 @@ impl Run {
             code => self.write(&format!("done:{code}:{text}")).await,
         };
         if written.is_err() && self.naive.flaw == KeyFlaw::EffectThen500 {
-            // The store is back in a moment, and then nothing is left of it.
+            // The store is back soon, and then the claim is removed.
             while self.free().await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }

@@ -1,4 +1,4 @@
-//! A layer that keeps keys in a map of this process, as short examples of one do.
+//! An idempotency layer that stores keys in a map of this process, as many short examples do.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,13 +13,13 @@ use onceward_api::header::OUTCOME;
 
 use crate::key_routes::KEY;
 
-/// The keys that are known, each with the status of its answer once there is one. It is right as long as all requests share one, and
-/// each passes it once.
+/// The known keys, each with the status of its response once there is one. Correct only if all requests share one layer and each
+/// request passes through it once.
 #[derive(Clone, Default)]
 pub struct MemoryLayer(Arc<Mutex<HashMap<String, Option<u16>>>>);
 
 impl MemoryLayer {
-    /// Runs the first request under a key; the others receive its status, or 409 while it is in progress.
+    /// Runs the first request under a key; the others receive its status, or 409 while it is in flight.
     pub async fn pass(
         self,
         request: ServiceRequest,

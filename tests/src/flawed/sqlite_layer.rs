@@ -1,4 +1,4 @@
-//! A layer on a SQLite file that goes by the wall clock, and is otherwise as good as it can be.
+//! An idempotency layer on a SQLite file that uses the wall clock, and is otherwise as good as possible.
 
 use actix_web::body::to_bytes;
 use actix_web::rt;
@@ -17,10 +17,10 @@ const CLAIM: &str = "INSERT INTO claims AS old VALUES (?1, NULL, unixepoch('subs
 const RENEW: &str = "UPDATE claims SET until = unixepoch('subsec') + ?2 WHERE name = ?1 AND reply IS NULL";
 const COMPLETE: &str = "UPDATE claims SET reply = ?3, until = unixepoch('subsec') + ?2 WHERE name = ?1";
 const THERE: &str = "SELECT reply FROM claims WHERE name = ?1";
-/// How long an answer is kept, in seconds.
+/// Retention of a response in seconds.
 const RETAIN: f64 = 600.0;
 
-/// A shop with this flaw.
+/// A layer with this flaw.
 #[derive(Clone)]
 pub struct WallClockLayer {
     pool: SqlitePool,
@@ -30,17 +30,17 @@ impl WallClockLayer {
     /// Its name on the command line.
     pub const NAME: &str = "jumped_clock";
 
-    /// Opens the file, and makes a table of its own in it.
+    /// Opens the file and creates its table.
     ///
     /// # Errors
-    /// If it cannot.
+    /// If SQLite cannot open the file or create the table.
     pub async fn open(url: &str) -> sqlx::Result<Self> {
         let pool = SqlitePool::connect(url).await?;
         sqlx::query(TABLE).execute(&pool).await?;
         Ok(Self { pool })
     }
 
-    /// Its routes, of the same form as the shop's.
+    /// The same routes as the shop's.
     pub fn routes(&self, ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
         let (file, ledger) = (Data::new(self.clone()), Data::new(ledger.clone()));
         move |config| {
@@ -48,7 +48,7 @@ impl WallClockLayer {
         }
     }
 
-    /// Claims; otherwise gives the answer that is there, if there is one yet.
+    /// Claims the key. Otherwise returns the stored response, if there is one yet.
     async fn claim(&self, name: &str) -> sqlx::Result<Result<(), Option<Vec<u8>>>> {
         let claimed = sqlx::query(CLAIM).bind(name).bind(PATIENT.as_secs_f64()).execute(&self.pool).await?;
         match claimed.rows_affected() {
@@ -60,7 +60,7 @@ impl WallClockLayer {
     async fn keep_renewed(self, name: String) {
         loop {
             rt::time::sleep(PATIENT / 3).await;
-            // One that fails is followed by another.
+            // If it fails, the next renewal follows.
             let _ = sqlx::query(RENEW).bind(&name).bind(PATIENT.as_secs_f64()).execute(&self.pool).await;
         }
     }
@@ -84,7 +84,7 @@ async fn submit(
     let answer = purchase(request, ledger, body).await;
     renewal.abort();
     let reply = to_bytes(answer.into_body()).await.unwrap_or_default().to_vec();
-    // What is not written down is not remembered.
+    // A response that is not stored is not replayed.
     let _ = sqlx::query(COMPLETE).bind(&name).bind(RETAIN).bind(&reply).execute(&file.pool).await;
     HttpResponse::Ok().insert_header((OUTCOME, "executed")).body(reply)
 }

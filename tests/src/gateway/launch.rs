@@ -1,4 +1,4 @@
-//! What each gateway is started with.
+//! The command line and configuration of each gateway.
 
 use std::fs::write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::{GatewayKind, KEY, deployed};
 use crate::redis_server::free_port;
 
-/// What a recipe is filled in with.
+/// The values that replace the placeholders of a recipe.
 pub(super) struct Launch<'a> {
     pub(super) recipe: &'a str,
     pub(super) folder: &'a Path,
@@ -17,7 +17,7 @@ pub(super) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Starts the program with its recipe.
+    /// Returns the command that starts the program with its recipe.
     pub(super) fn command(&self, kind: GatewayKind) -> Command {
         match kind {
             GatewayKind::Nginx => self.nginx(),
@@ -128,7 +128,7 @@ impl Launch<'_> {
         );
         let file = self.write("envoy.yaml", &text);
         let mut command = Command::new(installed("envoy/_bin/envoy"));
-        // Several run at the same time. It writes its log every ten seconds, unless it is told otherwise.
+        // Several run at the same time. By default Envoy flushes its log only every ten seconds.
         command.args(["--disable-hot-restart", "--concurrency", "2", "--file-flush-interval-msec", "100", "-c"]);
         command.arg(file);
         command
@@ -157,20 +157,20 @@ impl Launch<'_> {
     }
 }
 
-/// A text with other addresses, each of which stands in it exactly once.
+/// Replaces each placeholder, which must occur exactly once.
 fn filled(text: &str, replaced: &[(&str, String)]) -> String {
     replaced.iter().fold(text.to_owned(), |text, (from, to)| {
-        assert_eq!(text.matches(from).count(), 1, "{from} stands once in the recipe");
+        assert_eq!(text.matches(from).count(), 1, "{from} must occur once in the recipe");
         text.replace(from, to)
     })
 }
 
-/// A line for each host.
+/// Returns one line for each host.
 fn lines(hosts: &[String], line: impl Fn(usize, &str) -> String) -> String {
     hosts.iter().enumerate().map(|(at, host)| line(at, host)).collect::<Vec<_>>().join("\n")
 }
 
-/// A program that `make setup` has put there.
+/// Returns the path of a program that `make setup` installs.
 fn installed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/gateways").join(name)
 }
