@@ -1,4 +1,4 @@
-//! One protected route on the memory store: `cargo run --example orders`. The README shows this program.
+//! One protected route on the memory store: `cargo run -p onceward --example orders --features actix`. The README shows this program.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

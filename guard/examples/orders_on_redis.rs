@@ -1,4 +1,4 @@
-//! The program of `orders.rs` with its store on Redis, for more than one process: `cargo run --example orders_on_redis --features redis`.
+//! The program of `orders.rs` with its store on Redis, for more than one process: `cargo run -p onceward --example orders_on_redis --features actix,redis`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

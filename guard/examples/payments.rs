@@ -1,7 +1,7 @@
-//! A payment that is committed together with its record: `cargo run --example payments --features sql`.
+//! A payment that is committed together with its record: `cargo run -p onceward --example payments --features actix,sql`.
 //!
-//! The guard's store is in memory, and forgets everything when this is stopped. The table does not: start it again, send the same payment, and
-//! it is answered as before.
+//! The guard's store is in memory and loses its data when the program stops. The table does not: start the program again, send the same
+//! payment, and the response is the same.
 
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use onceward::actix::{MarkEffect as _, Protect, RequestIntent, SubjectFrom, entered, reject, serve};
@@ -26,7 +26,7 @@ async fn pay(
     match guard.transact(&pool, &KeyRules::retryable(), &asked.intent(), work).await {
         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
         Err(RunError::Rejected(rejection)) => reject(&request, &guard, &rejection),
-        // What was rolled back may be sent again at once.
+        // The transaction was rolled back, so the client may retry at once, or the outcome is unknown.
         Err(error) => HttpResponse::ServiceUnavailable().body(format!("{error}\n")).effect(error.effect()),
     }
 }
@@ -42,8 +42,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = Guard::new(Memory::new());
     let (shared, pool) = (web::Data::new(guard.clone()), web::Data::new(pool));
     let server = HttpServer::new(move || {
-        // Retryable is safe here: the payment and its record are committed in one transaction. After a crash a retry runs the handler again, and
-        // `transact` finds the record if the first run was committed. A handler that pays outside of the transaction needs `at_most_once`.
+        // Retryable is safe here: the payment and its record are committed in one transaction. After a crash a retry runs the handler
+        // again, and `transact` finds the record if the first run was committed. A handler that pays outside of the transaction needs
+        // `at_most_once`.
         let protect = Protect::key(&shared, SubjectFrom::anonymous(), KeyRules::retryable());
         let route = web::resource("/payments").wrap(protect).route(web::post().to(entered(pay)));
         App::new().app_data(shared.clone()).app_data(pool.clone()).service(route)

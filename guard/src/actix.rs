@@ -1,4 +1,5 @@
-//! The guard for actix-web. This module only translates; [`Guard`](crate::Guard) and [`Policy`](crate::Policy) make the decisions.
+//! Middleware for actix-web. This module translates requests and responses; [`Guard`](crate::Guard) and [`Policy`](crate::Policy) make the
+//! decisions.
 //!
 //! ```
 //! use actix_web::{App, HttpResponse, web};
@@ -21,8 +22,8 @@
 //! # let _ = app;
 //! ```
 //!
-//! Authentication wraps outside of [`Protect`]: a token does not authenticate a user, and does not protect against cross-site request
-//! forgery.
+//! Wrap authentication around [`Protect`], so that it runs first: a token does not authenticate a user, and does not protect against
+//! cross-site request forgery.
 
 mod captured;
 mod extractors;
@@ -60,9 +61,9 @@ use crate::http::KeySource;
 /// ```
 /// use onceward::actix::KeyFrom;
 ///
-/// // The caller's own id for the operation.
+/// // The id that the client chose for the operation.
 /// let header = KeyFrom::header("Idempotency-Key")?;
-/// // Two messages with the same source and sequence number are one.
+/// // Two messages with the same source and sequence number are duplicates.
 /// let message = KeyFrom::parts([KeyFrom::body("/source")?, KeyFrom::body("/seq")?]);
 /// // An order is paid once: `/orders/{order}/pay`.
 /// let order = KeyFrom::path("order");

@@ -1,7 +1,7 @@
-//! Attempts: one try at redeeming, named by a trusted caller. A retry of the same attempt is accepted again.
+//! Attempts: one try at redeeming a token or claiming a key, named by a trusted caller. A retry of the same attempt is accepted again.
 //!
-//! A gateway or a backend may check one request twice, because it lost the reply or because it is built like that. With an attempt, the
-//! second check finds its own record on the token and receives the first verdict again.
+//! A gateway or a backend may check one request twice: because it lost the response, or by design. With an attempt, the second check finds
+//! the record of the first and receives the same verdict.
 
 use std::fmt;
 
@@ -12,8 +12,10 @@ use crate::digest;
 /// Maximum number of characters in an attempt.
 const LONGEST: usize = 255;
 
-/// The name of one try, short enough for a log or a header. A caller that knows it may release what it has redeemed, so `Debug` does not
-/// reveal it.
+/// The name of one try at redeeming a token or claiming a key.
+///
+/// It is short enough for a log or a header. A caller that knows the attempt may release the token that it redeemed, so `Debug` does not
+/// reveal the name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Attempt(String);
 
@@ -28,7 +30,7 @@ impl Attempt {
         if is_name { Ok(Self(text)) } else { Err(BadAttempt) }
     }
 
-    /// Returns the digest that a claim on a key holds. With other content, it is another attempt.
+    /// Returns the digest that a claim holds. A request with other content is another attempt.
     pub(crate) fn under(&self, ticket: &[u8; 32], fingerprint: Option<[u8; 16]>) -> [u8; 16] {
         let fingerprint = fingerprint.as_ref().map_or(&[][..], |fingerprint| &fingerprint[..]);
         digest::half(digest::of([&ticket[..], fingerprint, self.0.as_bytes()]))
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_is_one_to_255_visible_ascii_characters_and_does_not_show_itself() {
+    fn attempt_has_1_to_255_visible_characters_and_hides_from_debug() {
         for good in ["4711", "!", "~", "a/b?c#d", &"a".repeat(255)] {
             assert_eq!(format!("{:?}", Attempt::new(good)), "Ok(Attempt(…))", "{good}");
         }

@@ -1,4 +1,4 @@
-//! Audit log: one line for each step of a run, so that operators can reconstruct what happened.
+//! Audit log: one line for each step of a run, so that an operator can reconstruct what happened.
 
 use crate::effect::Effect;
 use crate::metrics::ClaimEvent;
@@ -7,13 +7,12 @@ use crate::run_id::RunId;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 
-/// Maximum length of an action in a log line, in bytes. A client of the service may send an action of any length, and a signed pass
-/// contains it too.
+/// Maximum length of an action in a log line and in a signed pass, in bytes. A client of the service may send an action of any length.
 const LONGEST: usize = 256;
 
 /// Returns the action for later log lines, or an empty string if these lines are disabled.
 pub(crate) fn named(action: &str) -> String {
-    // An application without a tracing subscriber receives the lines through the `log` crate, of which `tracing` knows nothing here.
+    // An application without a tracing subscriber receives the lines through the `log` crate, which `tracing::enabled!` does not check.
     let is_read = tracing::enabled!(target: "onceward::event", tracing::Level::INFO)
         || log::log_enabled!(target: "onceward::event", log::Level::Info);
     if is_read { shortened(action) } else { String::new() }

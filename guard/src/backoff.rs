@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A pause that doubles with every failure. Jitter spreads callers that failed at the same time.
+/// A pause that doubles with every failure. Jitter spreads the retries of callers that failed at the same time.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -11,12 +11,12 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Creates a backoff from the first to the longest pause.
+    /// Creates a backoff whose pauses grow from `first` to `longest`.
     pub(crate) fn between(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first.min(longest) }
     }
 
-    /// Returns to the first pause after a success.
+    /// Resets the backoff to the first pause, after a success.
     pub(crate) fn reset(&mut self) {
         self.next = self.first.min(self.longest);
     }
@@ -36,7 +36,7 @@ mod tests {
     const SHORTEST: Duration = Duration::from_millis(10);
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_start_over_after_a_success() {
+    fn pauses_double_up_to_maximum_and_reset_after_success() {
         let mut backoff = Backoff::between(SHORTEST, SHORTEST * 50);
         for longest in [10, 20, 40, 80, 160, 320, 500, 500].map(Duration::from_millis) {
             let next = backoff.next();
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_those_that_failed_together_differ() {
+    fn jitter_gives_concurrent_failures_different_pauses() {
         let mut pauses: Vec<_> = (0..20).map(|_| Backoff::between(SHORTEST * 100, SHORTEST * 100).next()).collect();
         pauses.sort();
         pauses.dedup();

@@ -1,4 +1,4 @@
-//! Claims: the right to run under a key, with a remembered token or in an interval. The store keeps the record of a claim while its run is
+//! Claims: the right to run under a key, with a remembered token or in an interval. The store holds the record of a claim while its run is
 //! in flight.
 
 mod cell;
@@ -84,13 +84,13 @@ impl Origin {
 struct ClaimProgress {
     own: RecordCell,
     stage: ClaimStage,
-    /// Whether a renewal was sent, so that the claim may outlive its first lease.
+    /// True if a renewal was sent, so that the claim may outlive its first lease.
     is_renewed: bool,
     /// Position in the renewal queue.
     place: Option<QueuePosition>,
-    /// Makes a graceful shutdown wait for the remaining writes.
+    /// Delays a graceful shutdown until the remaining writes are done.
     running: Option<InFlight>,
-    /// Whether a write was sent whose TTL exceeds the lease.
+    /// True if a write was sent whose TTL exceeds the lease.
     may_outlive: bool,
     /// Backoff between retries of a failed step.
     backoff: Backoff,
@@ -108,7 +108,7 @@ enum ClaimStage {
     Releasing,
     /// The outcome is unknown: mark the at-most-once claim as such.
     MarkingUnknown,
-    /// It is unknown whether the claim was written: remove it. For a lease, not finding it proves nothing, since the write may still
+    /// It is unknown whether the claim was written: remove it. For one lease, an absent record proves nothing, since the write may still
     /// arrive.
     Revoking {
         answered_at: Option<u64>,
@@ -118,8 +118,8 @@ enum ClaimStage {
     Over,
 }
 
-/// Longest lease of a claim that is revoked with a single try if its write may have been lost. If the store does not answer that try
-/// either, the claim is left to expire: no handler runs under it, and a duplicate receives *in progress* until then.
+/// Maximum lease of a claim that is revoked with a single try if its write may have been lost. If the store does not reply to that try
+/// either, the claim expires with its lease: no handler runs under it, and a duplicate receives `in_progress` until then.
 const LAPSES: Duration = Duration::from_secs(15);
 
 impl Claim {
@@ -183,12 +183,20 @@ impl Claim {
     /// Decides a request whose token has expired or is stale: a late retry still receives the stored reply.
     pub(crate) async fn reply_to_late(&self, rejection: Rejection) -> Result<Duplicate, StoreError> {
         let found = self.terms.engine.store.look(&self.terms.ticket).await?;
-        let told = found.map(|found| self.duplicate_for(&found)).transpose()?.flatten();
-        Ok(told.unwrap_or(Duplicate::Reject(rejection)))
+        let duplicate = found.map(|found| self.duplicate_for(&found)).transpose()?.flatten();
+        Ok(duplicate.unwrap_or(Duplicate::Reject(rejection)))
     }
 
-    /// Writes the claim, with a TTL beyond its lease under *at most once*. Returns `None` if the handler may run, and otherwise what the
-    /// duplicate receives.
+    /// Writes the claim, with a TTL beyond its lease under *at most once*. Returns `None` if the handler may run, and otherwise the verdict
+    /// on the duplicate.
+    ///
+    /// # Errors
+    /// If the store failed. A claim that may have been written is revoked in the background, unless it has an attempt.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe without an attempt: if the future is dropped, the background task revokes a claim that may have been written. With an
+    /// attempt, the claim stays for a retry of the attempt.
     pub(crate) async fn enter(
         self: &Arc<Self>,
         running: &mut Option<InFlight>,
@@ -196,12 +204,12 @@ impl Claim {
         // Declared before `state`, so that it is dropped after the lock is released.
         let mut entering = EntryGuard(Some(self));
         let mut state = self.state.lock().await;
-        let made = match &self.terms.origin {
+        let entered = match &self.terms.origin {
             Origin::Token(token, _) => self.redeem(token, &mut state).await,
             Origin::Key | Origin::Interval(_) => self.insert(&mut state).await.map(EnterResult::from),
         };
         entering.0 = None;
-        match made {
+        match entered {
             Ok(EnterResult::Ours) => {
                 self.step_after(&mut state, self.renewal_interval());
                 self.log(ClaimEvent::Claimed);
@@ -228,8 +236,8 @@ impl Claim {
         self.try_again(state);
     }
 
-    /// Inserts the claim for one lease, and then extends an at-most-once claim beyond it. An insert whose reply is lost must not stay for
-    /// long.
+    /// Inserts the claim for one lease, and then extends an at-most-once claim beyond it. If the reply to the insert is lost, the claim
+    /// expires after one lease.
     async fn insert(&self, state: &mut ClaimProgress) -> Result<Option<Record>, StoreError> {
         for _ in 0..MAX_CONFLICTS {
             let ours = match state.own.insert(&self.record, self.terms.rules.lease).await? {
@@ -323,7 +331,7 @@ impl Claim {
             && theirs.is_running(self.terms.engine.clock.wall())
     }
 
-    /// Takes over the claim `theirs` of the same attempt.
+    /// Takes over the claim `theirs` of the same attempt with a compare-and-swap.
     async fn resume(&self, theirs: &ClaimRecord, state: &mut ClaimProgress) -> Result<CellWrite, StoreError> {
         let ours = self.continuing(theirs);
         state.own = RecordCell::written(self.store(), self.terms.ticket, theirs);
@@ -373,7 +381,7 @@ impl Claim {
     }
 }
 
-/// Revokes the claim if the future of `enter` is dropped before the store has answered.
+/// Revokes the claim if the future of `enter` is dropped before the store has replied.
 struct EntryGuard<'a>(Option<&'a Arc<Claim>>);
 
 impl Drop for EntryGuard<'_> {

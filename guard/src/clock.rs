@@ -1,4 +1,4 @@
-//! Clocks: time is read in one place, so that a test can control it.
+//! Clocks: the only place that reads the time, so that a test can control it.
 
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ impl Clock {
     }
 
     /// Returns milliseconds since 1970, for timestamps that other machines read, such as the expiry of a token.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    #[expect(clippy::disallowed_methods, reason = "the system time is read only here")]
     pub fn wall(&self) -> u64 {
         match &self.0 {
             Some(manual) => manual.now(),
@@ -33,7 +33,7 @@ impl Clock {
     }
 
     /// Returns milliseconds of a monotonic clock: it never goes backward, even if the system time is changed.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    #[expect(clippy::disallowed_methods, reason = "the monotonic clock is read only here")]
     pub(crate) fn steady(&self) -> u64 {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         match &self.0 {
@@ -48,7 +48,7 @@ pub(crate) fn system_time(millis: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(UNIX_EPOCH)
 }
 
-/// A reading of the boot clock: the time since the machine was started, including the time it slept. It cannot be set.
+/// A reading of the boot clock: the time since the machine started, including the time it slept. This clock cannot be set.
 #[cfg(feature = "sql")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Uptime {
@@ -88,8 +88,8 @@ impl Moment {
 
     /// Returns the elapsed time by the clock that shows more: the monotonic clock may stop while the machine sleeps.
     pub(crate) fn elapsed(&self) -> Duration {
-        let by_the_boot_clock = Uptime::now().millis.saturating_sub(self.uptime);
-        self.at.elapsed().max(Duration::from_millis(by_the_boot_clock))
+        let since_boot = Uptime::now().millis.saturating_sub(self.uptime);
+        self.at.elapsed().max(Duration::from_millis(since_boot))
     }
 }
 
@@ -117,7 +117,7 @@ mod boot_clock {
     }
 }
 
-/// Other systems have no boot clock that all processes read alike.
+/// The stand-in for other systems, which have no boot clock that is the same in all processes.
 #[cfg(all(feature = "sql", not(target_os = "linux")))]
 mod boot_clock {
     pub(super) fn name() -> Option<String> {
@@ -129,7 +129,7 @@ mod boot_clock {
     }
 }
 
-/// A clock that stands still until the test advances it.
+/// A clock that stands still until the test [advances](Self::advance) it.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<AtomicU64>);
 
@@ -166,14 +166,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_passes_while_the_machine_sleeps() {
-        // As if taken at boot, with a monotonic clock that has stood still since.
+    fn elapsed_time_includes_machine_sleep() {
+        // As if the moment was taken at boot, and the monotonic clock has stood still since.
         let (since_boot, moment) = (Uptime::now().millis, Moment { uptime: 0, ..Moment::now() });
         assert!(moment.elapsed() >= Duration::from_millis(since_boot));
     }
 
     #[test]
-    fn every_process_of_the_machine_names_the_same_boot_clock_and_it_only_advances() {
+    fn boot_clock_has_one_name_per_machine_and_only_advances() {
         let (first, second) = (Uptime::now(), Uptime::now());
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         assert!(first.boot.starts_with(boot.trim()) && first.boot.contains("time:["), "{}", first.boot);

@@ -1,12 +1,12 @@
-//! Whether a submission took effect.
+//! The effect of a run.
 
-/// Whether a submission took effect.
+/// The effect of a run: applied, not applied or unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It took effect; a duplicate must not run.
+    /// The run took effect; a duplicate must not run.
     Applied,
-    /// It did not take effect; the same may be sent again.
+    /// The run did not take effect; the token or key is free again, and a retry may run.
     NotApplied,
-    /// Whether it took effect is unknown, so nothing is given back.
+    /// The outcome is unknown: the run may have taken effect, so the token stays used and the claim stays.
     Unknown,
 }

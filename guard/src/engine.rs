@@ -21,7 +21,7 @@ use crate::token::mint::Mint;
 use crate::waiters::Waiters;
 use crate::warning_limit::WarningLimit;
 
-/// The parts of one guard. Every pass and every claim holds a reference, so the background tasks continue until the last one is settled.
+/// The shared state of one guard. Every pass and every claim holds a reference, so the background tasks run until the last one is settled.
 pub(crate) struct Engine {
     pub(crate) store: Arc<WatchedStore>,
     pub(crate) secrets: Arc<SharedSecrets>,
@@ -33,7 +33,7 @@ pub(crate) struct Engine {
     pub(crate) overdue_warnings: WarningLimit,
     pub(crate) metrics: Metrics,
     pub(crate) rollout: RolloutCounts,
-    /// Limits the log of transactions that the database rejected.
+    /// Rate limit for warnings about transactions that the database rejected.
     #[cfg(feature = "sql")]
     pub(crate) transactions: WarningLimit,
     pub(crate) mode: Mode,
@@ -48,8 +48,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Admits new work on this ticket. While the store does not answer in time, one request at a time probes it with a read, and the others
-    /// are rejected at once.
+    /// Admits new work on this ticket. While most store commands time out, one request at a time probes the store with a read, and the
+    /// others are rejected at once.
     pub(crate) async fn admit(&self, ticket: &Ticket) -> Result<(), StoreError> {
         match self.store.admission(ticket) {
             Admission::Accept => Ok(()),
@@ -58,11 +58,11 @@ impl Engine {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.certainly_not_executed()),
             },
-            Admission::Reject => Err(StoreError::not_executed("most commands time out, so new work is rejected")),
+            Admission::Reject => Err(StoreError::not_executed("most store commands time out, so new work is rejected")),
         }
     }
 
-    /// Counts and logs a request that failed.
+    /// Counts and logs a request that failed because of the store.
     pub(crate) fn noted<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         result.inspect_err(|error| self.store.request_failed(error))
     }
@@ -82,7 +82,7 @@ impl Engine {
         self.secrets.share(&self.store).await.map_err(StoreError::certainly_not_executed)
     }
 
-    /// Counts and logs a request that ran, and would have had this outcome under enforcement.
+    /// Counts and logs a request that ran in observe mode, by the outcome that it would have had under enforcement.
     pub(crate) fn observe(&self, outcome: Outcome, action: &str) {
         self.count_observed(outcome.as_str(), action);
     }

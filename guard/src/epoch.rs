@@ -1,5 +1,7 @@
-//! One uninterrupted life of a store's data.
+//! Epochs of a store.
 
-/// One uninterrupted life of a store's data. A token carries the epoch in which it was issued; a store that has lost or may have lost
-/// records since then is in another epoch, and rejects the token as `token_stale`. Zero stands for a store that cannot tell.
+/// One uninterrupted life of a store's data.
+///
+/// A token contains the epoch in which it was issued. A store that lost records since then, or may have lost some, is in another epoch: the
+/// guard rejects the token as `token_stale`. Zero means that the store does not distinguish epochs.
 pub type Epoch = [u8; 8];

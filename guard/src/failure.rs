@@ -1,4 +1,4 @@
-//! Errors of work, and whether the work took effect nevertheless.
+//! Errors of work that runs once, with the effect of the work.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use crate::policy::Policy;
 
 /// The error of work under [`Guard::run`](crate::Guard::run) that states whether the work took effect.
 ///
-/// Any other error counts as [`Failed`](Self::Failed): the policy decides. `?` converts every error that converts into `E`.
+/// Any other error counts as [`Failed`](Self::Failed), and the policy decides the effect. `?` converts every error that converts into `E`.
 ///
 /// ```
 /// use onceward::Failure::{self, NotApplied, Unknown};
@@ -18,22 +18,23 @@ use crate::policy::Policy;
 /// # }
 ///
 /// async fn pay(bank: &Bank, amount: u32) -> Result<(), Failure<Box<dyn std::error::Error>>> {
-///     // An error here converts with `?`, and the policy decides what it means.
+///     // An error here converts with `?`, and the policy decides the effect.
 ///     let balance = bank.balance().await?;
 ///     if balance < amount {
 ///         // Nothing was charged: the message may be delivered again.
 ///         return Err(NotApplied("not enough money".into()));
 ///     }
-///     // A lost response leaves open whether the bank has charged.
+///     // If the response is lost, the bank may have charged.
 ///     bank.charge(amount).await.map_err(|error| Unknown(error.into()))
 /// }
 /// # let _ = pay(&Bank, 5);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure<E> {
-    /// Counts like a response with status 500: not applied, but unknown under a key with [at most once](crate::KeyRules::at_most_once).
+    /// The work failed, which counts like a response with status 500: not applied, but unknown under a key with [at most
+    /// once](crate::KeyRules::at_most_once).
     Failed(E),
-    /// Nothing took effect: the token or key is free again, also under *at most once*.
+    /// The work did not take effect: the token or key is free again, also under *at most once*.
     NotApplied(E),
     /// The work may have taken effect: the token stays used. A claim expires with its lease, or under *at most once* stays until it is
     /// settled.
@@ -58,7 +59,7 @@ impl<E> Failure<E> {
     }
 }
 
-/// A `Failure` is not `Display`, so this is not the conversion of a type into itself.
+/// Converts every error. `Failure` does not implement `Display`, so this does not conflict with `impl From<T> for T`.
 impl<E, F: Display> From<F> for Failure<E>
 where
     E: From<F>,
@@ -68,10 +69,10 @@ where
     }
 }
 
-/// An error of work under [`Guard::run`](crate::Guard::run): any that implements `Display`, or a [`Failure`] of any type.
+/// An error of work under [`Guard::run`](crate::Guard::run): any type that implements `Display`, or a [`Failure`] of any type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of work that runs once",
-    note = "implement `std::fmt::Display` for it, or fail with `onceward::Failure<{Self}>`"
+    note = "implement `std::fmt::Display` for it, or return `onceward::Failure<{Self}>`"
 )]
 pub trait IntoFailure {
     /// The error that the caller of `run` receives.
@@ -103,7 +104,7 @@ mod tests {
     use crate::policy::{IntervalRules, KeyRules, TokenRules};
 
     #[test]
-    fn failure_counts_like_a_500_unless_it_says_otherwise() {
+    fn failure_counts_like_500_unless_it_states_the_effect() {
         let key = |rules| Policy::key(rules);
         for (policy, expected) in [
             (Policy::token(), Effect::NotApplied),
@@ -117,7 +118,7 @@ mod tests {
             assert_eq!(Failure::NotApplied(()).effect(&policy), Effect::NotApplied, "{policy:?}");
             assert_eq!(Failure::Unknown(()).effect(&policy), Effect::Unknown, "{policy:?}");
         }
-        // There is no response that could be stored.
+        // A failure has no response to store.
         let everything = KeyRules::retryable().replay_everything();
         assert_eq!(Failure::Failed(()).effect(&key(everything)), Effect::NotApplied);
         assert_eq!(Failure::Failed(()).effect(&key(KeyRules::at_most_once().replay_everything())), Effect::Unknown);

@@ -1,8 +1,8 @@
-//! Fingerprints: digests that decide whether two requests with one key have the same content.
+//! Fingerprints: digests that show whether two requests with the same key have the same content.
 //!
-//! Two requests have the same content if they differ only in what a client may change when it retries, such as the order of the members of
-//! a JSON object, or the boundary of a multipart form. Every other difference counts, down to `1` and `1.0`. A body that cannot be parsed
-//! as its content type is compared byte by byte, which never equates two different bodies.
+//! Two requests have the same content if they differ only in details that a client may change in a retry, such as the order of the members
+//! of a JSON object, or the boundary of a multipart form. Every other difference counts, down to `1` and `1.0`. A body that cannot be
+//! parsed as its content type is compared byte by byte, which never equates two different bodies.
 
 mod content_digest;
 pub(crate) mod fields;
@@ -36,8 +36,8 @@ impl Fingerprint {
         &self.0
     }
 
-    /// Returns the digest that the store holds. A reader of the store without the key cannot test guessed bodies against it, although most
-    /// bodies are easy to guess. Nor does it show that two callers have sent the same content.
+    /// Returns the digest that the store holds. Most bodies are easy to guess, but without the key a reader of the store cannot test a
+    /// guess against the digest. The digest also does not show that two clients sent the same content.
     pub(crate) fn keyed(&self, key: &[u8], ticket: &[u8; 32]) -> [u8; 16] {
         // The input after the key has a fixed length and the digest is truncated, so a length extension attack is not possible.
         digest::half(Sha256::new().chain_update(key).chain_update(ticket).chain_update(self.0).finalize().into())
@@ -100,7 +100,7 @@ impl Content<'_> {
         match (media_type, self.content_type) {
             (Some(media_type), _) => {
                 to.tag(Tag::Canonical);
-                // Each retry has its own boundary. In other types, it would be an ordinary parameter.
+                // Each retry has its own boundary. In other content types, `boundary` is an ordinary parameter.
                 let left_out = if media_type.value().starts_with(b"multipart/") { "boundary" } else { "" };
                 media_type.write_without(left_out, to);
             }
@@ -112,7 +112,8 @@ impl Content<'_> {
         }
     }
 
-    /// Writes the body by its fields. Writes nothing and returns `None` if it has none, or cannot be parsed as its content type.
+    /// Writes the selected fields of the body. Writes nothing and returns `None` if the body has no fields, or cannot be parsed as its
+    /// content type.
     fn write_fields(
         &self,
         media_type: Option<&HeaderValue<'_>>,

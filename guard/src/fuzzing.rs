@@ -8,18 +8,18 @@ use crate::token::TokenFields;
 use crate::token::mint::Mint;
 use crate::token::secret::Secret;
 
-/// Checks any bytes as a token: each token has one spelling only, and an unsigned one is rejected.
+/// Checks any bytes as a token: each token has one spelling only, and an unsigned token is rejected.
 ///
 /// # Panics
 /// If an invariant does not hold.
 pub fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Some((fields, tag)) = TokenFields::open(text) {
-        assert_eq!(fields.seal(tag).as_str(), text, "a second way to write it");
+        assert_eq!(fields.seal(tag).as_str(), text, "the token has a second spelling");
     }
     let Ok(secret) = Secret::new("a secret that the fuzzer does not know") else { return };
-    let (mint, nobody) = (Mint::new([secret]), Subject::anonymous());
-    assert!(mint.verify(text, "a", &nobody).is_err(), "nobody has signed it");
+    let (mint, anonymous) = (Mint::new([secret]), Subject::anonymous());
+    assert!(mint.verify(text, "a", &anonymous).is_err(), "an unsigned token was accepted");
     // A signed token, altered at one position.
     let good = mint.sign(uuid::Uuid::nil(), u64::MAX, [0; 8], &Binding::none());
     let mut altered = good.as_str().as_bytes().to_vec();
@@ -27,11 +27,11 @@ pub fn token(bytes: &[u8]) {
         let place = usize::from(place) % altered.len();
         altered[place] = with;
         let altered = String::from_utf8_lossy(&altered);
-        assert_eq!(mint.verify(&altered, "a", &nobody).is_ok(), altered == good.as_str(), "at {place}");
+        assert_eq!(mint.verify(&altered, "a", &anonymous).is_ok(), altered == good.as_str(), "at {place}");
     }
 }
 
-/// Checks any bytes as the value of an `Idempotency-Key` header: a key that is accepted is the same when it is quoted.
+/// Checks any bytes as the value of an `Idempotency-Key` header: an accepted key is the same when it is quoted.
 ///
 /// # Panics
 /// If an invariant does not hold.
@@ -39,7 +39,7 @@ pub fn header(bytes: &[u8]) {
     let Ok(key) = Key::from_header(bytes) else { return };
     let text = std::str::from_utf8(key.as_bytes()).expect("a key is text");
     let quoted = format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-    assert_eq!(Key::from_header(quoted.as_bytes()).ok(), Some(key), "quoted it is another");
+    assert_eq!(Key::from_header(quoted.as_bytes()).ok(), Some(key), "the quoted key differs");
 }
 
 /// Checks any bytes as a form in a body: the result does not depend on how the body is split into chunks, and the fingerprint does not
@@ -58,10 +58,10 @@ pub fn form(bytes: &[u8]) {
     of("application/json", body);
     let with_token = [body, b"&_onceward=t"].concat();
     let kind = "application/x-www-form-urlencoded";
-    assert_eq!(of(kind, body), of(kind, &with_token), "a token is no content");
+    assert_eq!(of(kind, body), of(kind, &with_token), "the fingerprint includes the token");
 }
 
-/// Checks any bytes as a record of the store: a record that is understood has one encoding only.
+/// Checks any bytes as a record of the store: a record that can be decoded has one encoding only.
 ///
 /// # Panics
 /// If an invariant does not hold.
@@ -73,7 +73,7 @@ pub fn record(bytes: &[u8]) {
         Ok(Record::Done(done)) => done.encode(),
         Err(_) => return,
     };
-    assert_eq!(again, bytes, "a second way to write it");
+    assert_eq!(again, bytes, "the record has a second encoding");
 }
 
 #[cfg(test)]
@@ -101,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_are_taken() {
+    fn seeds_satisfy_all_invariants() {
         SEEDS.into_iter().for_each(all);
     }
 
     proptest! {
         #[test]
-        fn what_is_near_a_seed_is_taken(
+        fn mutated_seeds_satisfy_all_invariants(
             seed in prop::sample::select(SEEDS.to_vec()), place in any::<usize>(), with in proptest::collection::vec(any::<u8>(), 0..4),
         ) {
             let mut bytes = seed.to_vec();

@@ -53,7 +53,7 @@ use crate::verdict::Verdict;
 /// The allowed range of a token's time to live.
 const TOKEN_TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 60 * 60);
 
-/// Decides whether a submission runs. Cheap to clone; all clones share the same state.
+/// The guard of an application: issues tokens, and decides whether a submission runs. Cheap to clone; all clones share the same state.
 #[derive(Clone)]
 pub struct Guard(Arc<Engine>);
 
@@ -74,31 +74,37 @@ impl Guard {
     /// Issues a token that expires after `ttl`.
     ///
     /// # Errors
-    /// If `ttl` is outside of [`TOKEN_TTL`](Self::TOKEN_TTL), if the store did not write the token, or if whether it did is unknown. A
-    /// token that is not stored is never returned.
+    /// If `ttl` is outside of [`TOKEN_TTL`](Self::TOKEN_TTL), if the store did not write the token, or if it is unknown whether it did.
+    /// This method never returns a token that is not stored.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a token that was stored for a dropped future expires unused.
     pub async fn issue(&self, ttl: Duration, bound: Binding<'_>) -> Result<Token, IssueError> {
         issue::issue(&self.0, ttl, &bound).await
     }
 
-    /// Returns the time to live that a client requested, which must be from one second to `longest`, or the default if it requested none.
+    /// Returns the time to live that a client requested, or the default if it requested none.
     ///
     /// # Errors
-    /// The rejection that the client receives if the requested time is not allowed.
+    /// If the requested time is not from one second to `longest`: the rejection for the client.
     pub fn ttl(&self, asked: Option<Duration>, longest: Duration) -> Result<Duration, Rejection> {
         issue::ttl(&self.0, asked, longest)
     }
 
-    /// Decides whether a submission runs, regardless of the guard's [`mode`](Self::mode): applying the mode is up to the caller. Once the
-    /// signing secret is known, a token that is not valid for the intent is rejected without a store command.
+    /// Decides whether a submission runs: run it, replay a stored response, or reject it.
+    ///
+    /// The verdict does not depend on the guard's [`mode`](Self::mode): the caller applies the mode. Once the signing secret is known, a
+    /// token that is not valid for the intent is rejected without a store command.
     ///
     /// # Errors
-    /// If the store failed; [`rejection_after`](Self::rejection_after) returns what the client receives. The submission must not run.
+    /// If the store failed. The submission must not run; [`rejection_after`](Self::rejection_after) returns the rejection for the client.
     ///
     /// # Cancel safety
     ///
     /// **Not cancel safe** with a plain token: dropping this future may consume the token without a run. Spawn it as a separate task, or
-    /// set an [attempt](Intent::attempt), which may check again. Under every other policy, the background task revokes a claim that may
-    /// have been written.
+    /// set an [attempt](Intent::attempt), so that the caller can check again. Under every other policy it is cancel safe: the background
+    /// task revokes a claim that may have been written. A claim with an attempt stays, and a retry of the attempt continues it.
     pub async fn check(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         let verdict = self.decide(policy, intent).await;
         self.count_verdict(policy, &verdict, intent);
@@ -114,7 +120,11 @@ impl Guard {
     /// and are rejected as `in_progress`.
     ///
     /// # Errors
-    /// The same as for `check`.
+    /// The same as for [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    ///
+    /// The same as for [`check`](Self::check).
     pub async fn check_and_wait(
         &self,
         policy: &Policy,
@@ -128,7 +138,11 @@ impl Guard {
     /// its connection. The future is polled only while the duplicate waits.
     ///
     /// # Errors
-    /// The same as for `check`.
+    /// The same as for [`check`](Self::check).
+    ///
+    /// # Cancel safety
+    ///
+    /// The same as for [`check`](Self::check): complete `enough` to end the wait, instead of dropping this future.
     pub async fn check_and_wait_until(
         &self,
         policy: &Policy,
@@ -143,21 +157,25 @@ impl Guard {
         verdict
     }
 
-    /// Returns the rejection that a client receives if the store failed during a check. The cause belongs in the operator's log, and is
-    /// never sent to the client.
+    /// Returns the rejection for the client if the store failed during a check. It does not contain the cause, which belongs in the
+    /// operator's log.
     pub fn rejection_after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Rejection {
         check::rejection_after(error, policy, intent)
     }
 
     /// Returns whether the intent presents a token that this guard's secrets signed, that is valid for the intent, and that has not
-    /// expired. Sends no store command, so it consumes nothing and does not know whether the token was used: for routing and for early
-    /// responses, never to decide.
+    /// expired.
+    ///
+    /// Sends no store command, so it consumes nothing and does not know whether the token was used. Use it for routing and for early
+    /// responses, never to decide whether to run.
     pub fn recognises(&self, policy: &Policy, intent: &Intent<'_>) -> bool {
         self.0.secrets.known().is_some_and(|mint| check::present(&self.0, &mint, policy, intent).is_ok())
     }
 
-    /// Runs some work once per intent. Under a key or with a remembered token, a later caller with the same intent receives the stored
-    /// result, and a caller that arrives while the work is in flight is rejected and learns when to retry.
+    /// Runs some work once per intent.
+    ///
+    /// Under a key or with a remembered token, a later caller with the same intent receives the stored result. A caller that arrives while
+    /// the work is in flight is rejected, with the time after which it may retry.
     ///
     /// # When the work fails
     ///
@@ -189,7 +207,7 @@ impl Guard {
     ///
     /// let send = async || Ok::<_, std::io::Error>("sent".to_owned());
     /// assert_eq!(guard.run(&policy, &intent, send).await?, RunOutcome::Executed("sent".to_owned()));
-    /// let again = async || unreachable!("it is done");
+    /// let again = async || unreachable!("it has run");
     /// assert_eq!(guard.run::<String, std::io::Error, _, _>(&policy, &intent, again).await?.into_value(), "sent");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
@@ -208,18 +226,18 @@ impl Guard {
     /// let policy = Policy::key(KeyRules::at_most_once());
     ///
     /// let closed = async || Err::<(), _>(NotApplied("the bank is closed"));
-    /// let told = guard.run(&policy, &intent, closed).await;
-    /// assert!(matches!(told, Err(RunError::Failed("the bank is closed"))));
+    /// let result = guard.run(&policy, &intent, closed).await;
+    /// assert!(matches!(result, Err(RunError::Failed("the bank is closed"))));
     ///
-    /// // Every error that converts into the inner one may be passed on with `?`.
+    /// // `?` passes on every error that converts into the inner error.
     /// let lost = async || -> Result<(), Failure<Box<dyn std::error::Error>>> {
     ///     Err(std::io::Error::other("the response was lost"))?;
     ///     Ok(())
     /// };
     /// assert!(matches!(guard.run(&policy, &intent, lost).await, Err(RunError::Unknown(_))), "it may have been charged");
-    /// let again = async || unreachable!("nobody knows whether it was charged");
-    /// let told = guard.run::<(), std::io::Error, _, _>(&policy, &intent, again).await;
-    /// assert!(matches!(told, Err(RunError::Rejected(_))), "outcome_unknown, until it is settled");
+    /// let again = async || unreachable!("the outcome of the charge is unknown");
+    /// let result = guard.run::<(), std::io::Error, _, _>(&policy, &intent, again).await;
+    /// assert!(matches!(result, Err(RunError::Rejected(_))), "outcome_unknown, until it is settled");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
@@ -241,8 +259,9 @@ impl Guard {
         run::run(self, policy, intent, work).await
     }
 
-    /// Runs some work once, in a transaction of this pool: its writes are committed together with a record of the run. A later caller with
-    /// the same intent receives the stored result. A concurrent caller waits.
+    /// Runs some work once, in a transaction of this pool, and commits its writes together with a record of the run.
+    ///
+    /// A later caller with the same intent receives the stored result. A concurrent caller waits for the first transaction.
     ///
     /// Work that fails is rolled back, so it did not take effect, and the next caller with the same intent runs it again, even under [at
     /// most once](KeyRules::at_most_once). If the database asks for a retry of the transaction, the work is rolled back and runs again: it
@@ -262,7 +281,12 @@ impl Guard {
     /// Within `retain`, a retry with the same intent finds the outcome.
     ///
     /// If a commit receives no reply within 10 seconds, the guard looks up its outcome over another connection. The connection of the
-    /// commit returns to the pool, which pings it without a timeout; `PoolOptions::after_release` can close it instead.
+    /// commit returns to the connection pool, which pings it without a timeout; `PoolOptions::after_release` can close it instead.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping this future before the commit is sent rolls the transaction back. Dropping it during the commit makes the outcome unknown
+    /// to the caller: within `retain`, a retry with the same intent finds the outcome.
     #[cfg(feature = "sql")]
     pub async fn transact<DB, T, E, F, W>(
         &self,
@@ -289,8 +313,8 @@ impl Guard {
         self.0.noted(signed::open(&self.0, text).await)
     }
 
-    /// Fetches the signing secret, unless it is known. Call this before the check if its pass is to be [signed](crate::Pass::into_signed),
-    /// so that no claim is written for which no pass can be signed.
+    /// Fetches the signing secret, unless it is known. Call this before [`check`](Self::check) if you [sign](crate::Pass::into_signed) its
+    /// pass: if the secret cannot be fetched, nothing is claimed yet.
     ///
     /// # Errors
     /// If the store failed.
@@ -298,7 +322,7 @@ impl Guard {
         self.0.noted(self.0.mint().await).map(drop)
     }
 
-    /// Returns the record of a submission, and changes nothing.
+    /// Returns the record of a submission. Changes nothing.
     ///
     /// # Errors
     /// If the store failed.
@@ -306,7 +330,7 @@ impl Guard {
         self.0.noted(inspect::look(&self.0, policy, intent).await)
     }
 
-    /// Returns the record under a ticket, as it appears in a log, and changes nothing.
+    /// Returns the record of a ticket, such as one from a log line. Changes nothing.
     ///
     /// # Errors
     /// If the store failed.
@@ -314,8 +338,8 @@ impl Guard {
         self.0.noted(inspect::look_at(&self.0, ticket).await)
     }
 
-    /// Returns everything that is known about the presented token, and changes nothing. Returns `None` if the text does not have the shape
-    /// of a token. For people, never to decide whether to run.
+    /// Returns everything that is known about the presented token, for people and never to decide whether to run. Changes nothing. Returns
+    /// `None` if the text does not have the shape of a token.
     ///
     /// # Errors
     /// If the store failed.
@@ -326,12 +350,16 @@ impl Guard {
     /// Settles a run whose outcome is unknown, under a key or with a remembered token.
     ///
     /// With [`Effect::Applied`], a duplicate receives this reply from now on. With [`Effect::NotApplied`], the next request runs.
-    /// [`Effect::Unknown`] changes nothing, and a reply is stored with [`Effect::Applied`] only. A run that is still alive according to
+    /// [`Effect::Unknown`] changes nothing, and a reply is stored with [`Effect::Applied`] only. A run that is still in flight according to
     /// this machine's clock is not changed. With a run id, as [`look`](Self::look) returns it, only that run is settled: repeating the call
     /// is harmless, even if the handler has run again since.
     ///
     /// # Errors
     /// If the store failed, or if its reply was lost: retry the call.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: retry the call with the same run id.
     pub async fn settle(
         &self,
         rules: &KeyRules,
@@ -343,8 +371,8 @@ impl Guard {
         self.0.noted(settle::settle_intent(&self.0, rules, intent, Settlement { run, effect, reply }).await)
     }
 
-    /// Like [`settle`](Self::settle), by the ticket alone, as it appears in a log. A token that is settled as not applied does not become
-    /// valid again: its expiry is not on record.
+    /// Like [`settle`](Self::settle), by a ticket from a log line. A token that is settled as not applied does not become valid again: its
+    /// expiry is not on record.
     ///
     /// # Errors
     /// If the store failed, or if its reply was lost: retry the call.
@@ -360,7 +388,7 @@ impl Guard {
         self.0.noted(settle::settle(&self.0, rules, &target, Settlement { run, effect, reply }).await)
     }
 
-    /// Releases a token that this attempt has redeemed, because the submission did not take effect: the token is valid again until it
+    /// Releases a token that this attempt has redeemed, after a submission that did not take effect. The token is valid again until it
     /// expires.
     ///
     /// `run` is the id that [`Pass::run_id`](crate::Pass::run_id) returned when the attempt redeemed the token; a retry of the attempt
@@ -369,14 +397,22 @@ impl Guard {
     ///
     /// # Errors
     /// If the store failed, or if its reply was lost: retry the call.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: retry the call.
     pub async fn release(&self, token: &str, attempt: &Attempt, run: RunId) -> Result<Settled, StoreError> {
         self.0.noted(release::release(&self.0, token, attempt, run).await)
     }
 
-    /// Revokes a token, whatever it is bound to: for operators, not for clients. The record of a run is kept.
+    /// Revokes a token, whatever it is bound to: for operators, not for clients. The record of a run stays.
     ///
     /// # Errors
     /// If the store failed, or if its reply was lost: retry the call.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: retry the call.
     pub async fn revoke(&self, token: &str) -> Result<Revocation, StoreError> {
         self.0.noted(revoke::revoke(&self.0, token).await)
     }
@@ -384,13 +420,13 @@ impl Guard {
     /// Checks that the store responds and accepts writes.
     ///
     /// # Errors
-    /// If it does not. A Redis that has reached `maxmemory` and evicts nothing rejects new records: [`StoreError::is_full`] distinguishes
-    /// it from one that cannot be reached.
+    /// If it does not. A Redis that has reached `maxmemory` without eviction refuses new records: [`StoreError::is_full`] distinguishes it
+    /// from a Redis that cannot be reached.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.0.store.ping().await.inspect_err(|error| self.0.store.step_failed(error))
     }
 
-    /// Starts a graceful shutdown: from now on, responses close their connections, so that clients connect elsewhere.
+    /// Starts a graceful shutdown: from now on, responses carry `Connection: close`, so that clients connect to another server.
     pub fn begin_draining(&self) {
         self.0.shutdown.begin_draining();
     }
@@ -404,19 +440,25 @@ impl Guard {
     ///
     /// Await this before you stop the server: a server waits for its connections only, and drops a run whose client has disconnected.
     /// Calling [`begin_draining`](Self::begin_draining) shortly before avoids rejecting requests.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: after a drop, new work is still rejected, and another call continues to wait.
     pub async fn drain(&self) {
         self.0.shutdown.wait().await;
     }
 
-    /// Performs a complete graceful shutdown before a server is stopped: [starts it](Self::begin_draining), keeps serving for
-    /// [`last_call`](Self::last_call), and [drains](Self::drain) for at most [`drain_limit`](Self::drain_limit). Returns whether every run
-    /// has ended. If not, the remaining runs are aborted with an unknown outcome, and a warning is logged. Each step is logged.
+    /// Performs a complete graceful shutdown before you stop the server. Returns whether every run has ended.
+    ///
+    /// It [starts the shutdown](Self::begin_draining), serves requests for [`last_call`](Self::last_call), and [drains](Self::drain) for at
+    /// most [`drain_limit`](Self::drain_limit). Each step is logged. A warning is logged if runs are still in flight after `drain_limit`:
+    /// stopping the server aborts them, with an unknown outcome.
     pub async fn shut_down(&self) -> bool {
         self.begin_draining();
         let (last_call, drain_limit) = (self.last_call(), self.drain_limit());
         tracing::info!(
             ?last_call,
-            "graceful shutdown started: requests are served for `last_call`, and responses close their connections"
+            "graceful shutdown started: requests are served for `last_call`, and responses carry `Connection: close`"
         );
         tokio::time::sleep(last_call).await;
         tracing::info!(
@@ -436,8 +478,9 @@ impl Guard {
         is_drained
     }
 
-    /// Returns how many requests would have been rejected or replayed in [`Mode::Observe`], by the code of the rejection or `replayed`.
-    /// `unread` counts requests that could not be judged, because their handler responded without reading a body that had not arrived.
+    /// Returns how many requests ran in [`Mode::Observe`] and would otherwise have been rejected or replayed, by the code of the rejection
+    /// or `replayed`. `unread` counts requests that could not be judged, because their handler responded without reading a body that had
+    /// not arrived.
     pub fn would_have(&self) -> BTreeMap<&'static str, u64> {
         self.0.rollout.observed()
     }
@@ -448,8 +491,9 @@ impl Guard {
         self.0.rollout.unprotected()
     }
 
-    /// Sets the gauges of the metrics recorder: runs in flight, waiters, retries, claims of backends, usage of a memory store. Call it before metrics are
-    /// exported; it adds no cost to requests. If several guards report, the last one overwrites the others.
+    /// Sets the gauges of the metrics recorder: runs in flight, waiters, retries, claims of backends, usage of a memory store.
+    ///
+    /// Call it before metrics are exported; it adds no cost to requests. If several guards report, the last one overwrites the others.
     ///
     /// All other metrics in [`onceward_api::metric`] are recorded as they happen, by the recorder that was installed when the guard was
     /// built.
@@ -461,7 +505,7 @@ impl Guard {
         let claims = self.0.open_claims.counts();
         gauge(&metric::CLAIMS_OPEN, claims.open as f64);
         gauge(&metric::CLAIMS_OVERDUE, claims.overdue as f64);
-        // The store sets it if a node is slow.
+        // The store overwrites it if a node is slow.
         gauge(&metric::SLOW_NODES, 0.0);
         self.0.store.report();
     }
@@ -476,7 +520,7 @@ impl Guard {
         self.0.token_ttl
     }
 
-    /// Returns the grace period at the start of a graceful shutdown, in which clients can connect elsewhere.
+    /// Returns the grace period at the start of a graceful shutdown, in which requests are served and responses carry `Connection: close`.
     pub fn last_call(&self) -> Duration {
         self.0.last_call
     }
@@ -547,13 +591,13 @@ mod tests {
             assert_eq!(
                 store.look(&ticket).await.unwrap().as_deref(),
                 Some(strange),
-                "it is left for a version that knows it"
+                "the record of an unknown version is unchanged"
             );
             assert!(guard.look(&Policy::token(), &presenting(&token)).await.is_err());
         }
     }
 
-    /// A store whose reply to a redeem arrives with the second poll.
+    /// A store whose reply to a swap or remove arrives with the second poll.
     struct SlowReply(Memory);
 
     #[crate::store::async_trait]
@@ -593,9 +637,9 @@ mod tests {
         }
     }
 
-    /// A store that cannot tell epochs apart, as the one in the documentation of `Store`.
+    /// `SlowReply` does not distinguish epochs, like the store in the documentation of `Store`.
     #[tokio::test]
-    async fn token_of_another_store_is_stale_also_on_a_store_without_epochs() {
+    async fn token_of_another_store_is_stale_without_epochs() {
         let secret = Secret::random();
         let guard = Guard::builder(SlowReply(Memory::new())).secret(secret.clone()).build();
         let other = Guard::builder(Memory::new()).secret(secret).build();
@@ -608,17 +652,19 @@ mod tests {
             (Policy::token(), presenting(&foreign).attempt(&attempt)),
             (remembered, presenting(&foreign)),
         ] {
-            let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent).await else { panic!("it is foreign") };
+            let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent).await else {
+                panic!("foreign token accepted")
+            };
             assert_eq!(rejection.code(), Code::TokenStale);
         }
-        let Ok(Verdict::Run(pass)) = check(&guard, &own).await else { panic!("it is good") };
+        let Ok(Verdict::Run(pass)) = check(&guard, &own).await else { panic!("valid token rejected") };
         pass.complete(None).await.unwrap();
-        let Ok(Verdict::Reject(rejection)) = check(&guard, &own).await else { panic!("it is used") };
+        let Ok(Verdict::Reject(rejection)) = check(&guard, &own).await else { panic!("used token accepted") };
         assert_eq!(rejection.code(), Code::TokenUsed);
     }
 
     #[tokio::test]
-    async fn dropped_check_consumes_a_plain_token_and_an_attempt_may_ask_again() {
+    async fn dropped_check_consumes_plain_token_but_attempt_may_retry() {
         let guard = Guard::new(SlowReply(Memory::new()));
         let attempt = Attempt::new("one").unwrap();
         for (has_attempt, expected) in [(false, "token_used"), (true, "run")] {
@@ -631,7 +677,7 @@ mod tests {
             let presented = intent();
             let mut dropped = Box::pin(guard.check(&policy, &presented));
             let polled = poll_fn(|context| Poll::Ready(dropped.as_mut().poll(context).is_pending()));
-            assert!(polled.await, "the store has redeemed the token, and its reply is on its way");
+            assert!(polled.await, "the store has redeemed the token, and its reply is pending");
             drop(dropped);
             let received = match guard.check(&policy, &intent()).await.unwrap() {
                 Verdict::Run(pass) => pass.complete(None).await.map(|_| "run".to_owned()).unwrap(),
@@ -643,7 +689,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ttl_outside_of_its_range_is_rejected_by_issue_and_builder() {
+    async fn ttl_out_of_range_is_rejected() {
         let (guard, _store, _clock) = guard();
         let second = Duration::from_secs(1);
         for ttl in [Duration::ZERO, second - Duration::from_nanos(1), second * 60 * 60 * 24 + Duration::from_nanos(1)] {
@@ -657,23 +703,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn token_is_given_back_for_the_rest_of_its_life_if_that_is_a_second() {
+    async fn released_token_is_valid_if_a_second_is_left() {
         let (guard, _store, clock) = guard();
         let token = guard.issue(TTL, Binding::none()).await.unwrap();
         for _ in 0..2 {
-            let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("it is good") };
+            let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("valid token rejected") };
             clock.advance(Duration::from_millis(29_500));
             assert_eq!(pass.release().await.unwrap(), Settled::Released);
         }
-        let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("a second is left") };
+        let Ok(Verdict::Run(pass)) = check(&guard, &token).await else { panic!("valid token rejected") };
         clock.advance(Duration::from_millis(1));
-        assert_eq!(pass.release().await.unwrap(), Settled::Final, "999 milliseconds are not worth it");
-        let Ok(Verdict::Reject(rejection)) = check(&guard, &token).await else { panic!("it is gone") };
+        assert_eq!(pass.release().await.unwrap(), Settled::Final, "less than a second is left");
+        let Ok(Verdict::Reject(rejection)) = check(&guard, &token).await else { panic!("used token accepted") };
         assert_eq!(rejection.code(), Code::TokenUsed);
     }
 
     #[tokio::test]
-    async fn what_is_no_token_is_refused_without_a_store() {
+    async fn malformed_token_is_rejected_without_store() {
         struct Down;
         #[crate::store::async_trait]
         impl Store for Down {
@@ -702,13 +748,15 @@ mod tests {
         let policy = Policy::token();
         let nothing = Intent::new("a", Subject::anonymous());
         for (intent, code) in [(nothing.clone(), Code::TokenMissing), (nothing.credential("x"), Code::TokenMalformed)] {
-            let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent).await else { panic!("it is none") };
+            let Ok(Verdict::Reject(rejection)) = guard.check(&policy, &intent).await else {
+                panic!("malformed token accepted")
+            };
             assert_eq!(rejection.code(), code);
         }
         let (other, ..) = self::guard();
         let token = other.issue(TTL, Binding::none()).await.unwrap();
         let error = check(&guard, &token).await.unwrap_err();
-        let told = Guard::rejection_after(&error, &policy, &presenting(&token)).code();
-        assert_eq!(told, Code::StoreUnavailable, "nothing was done to the token, whatever became of the secret");
+        let code = Guard::rejection_after(&error, &policy, &presenting(&token)).code();
+        assert_eq!(code, Code::StoreUnavailable, "fetching the secret failed, and the token is unchanged");
     }
 }

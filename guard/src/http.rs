@@ -1,8 +1,8 @@
 //! HTTP without a web framework: the code that all adapters share.
 //!
-//! An adapter implements [`RequestHead`] for its requests and translates. The decisions are plain functions over plain data: where a
-//! token or key is read from, how a request becomes an [`Intent`](crate::Intent), which [`Effect`](crate::Effect) a response stands
-//! for, which part of a response is stored, and how a rejection or a stored response is sent.
+//! An adapter implements [`RequestHead`] for its requests. The decisions are functions over plain data: where a token or key is read from,
+//! how a request becomes an [`Intent`](crate::Intent), which [`Effect`](crate::Effect) a response implies, which part of a response is
+//! stored, and how a rejection or a stored response is sent.
 
 mod body;
 mod decide;

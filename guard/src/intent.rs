@@ -21,11 +21,11 @@ pub struct Intent<'a> {
     pub(crate) subject: Subject<'a>,
     pub(crate) credential: Option<&'a str>,
     pub(crate) attempt: Option<&'a Attempt>,
-    /// Whether the sender uses the same attempt when it retries.
+    /// True if the sender uses the same attempt when it retries.
     pub(crate) repeats_attempt: bool,
     pub(crate) key: Option<&'a Key>,
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// The run in which this is checked, if a guard around the handler has started one.
+    /// The run of a guard around the handler, if this intent is checked inside of one.
     pub(crate) within: Option<RunId>,
 }
 
@@ -59,28 +59,29 @@ impl<'a> Intent<'a> {
         self
     }
 
-    /// Adds the fingerprint of the content, so that a key that is reused with other content is rejected. Without it, all requests under a
-    /// key count as the same.
+    /// Adds the fingerprint of the content, so that a key that is reused with other content is rejected as `key_reused`. Without it, all
+    /// requests under a key count as duplicates.
     #[must_use]
     pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Self {
         self.fingerprint = Some(fingerprint);
         self
     }
 
-    /// Names this attempt, so that a caller may check again if it lost the verdict. A plain token is accepted again for the same attempt, for
-    /// a minute. Under a key, with a remembered token and in an interval, the same attempt receives the verdict to run again, for the same run
-    /// and with a whole lease, until the lease expires.
+    /// Names this attempt, so that a caller may check again if it lost the verdict.
     ///
-    /// Two concurrent checks with the same attempt are both told to run. So accept the name only from a caller that you trust and that
-    /// runs the work once per attempt, such as your own gateway; never use a request id that a client chooses.
+    /// A plain token is accepted again for the same attempt, for a minute. Under a key, with a remembered token and in an interval, the
+    /// same attempt receives the verdict to run again, for the same run and with a full lease, until the lease expires.
+    ///
+    /// Two concurrent checks with the same attempt both receive the verdict to run. So accept the name only from a caller that you trust
+    /// and that runs the work once per attempt, such as your own gateway; never use a request id that a client chooses.
     #[must_use]
     pub fn attempt(mut self, attempt: &'a Attempt) -> Self {
         (self.attempt, self.repeats_attempt) = (Some(attempt), true);
         self
     }
 
-    /// Names this attempt, for a gateway that uses another name for each request of its clients. A rejected client retries under another
-    /// attempt, so if the reply of the store is lost, the client receives `redeem_unknown` and has to fetch a new token.
+    /// Like [`attempt`](Self::attempt), for a gateway that uses another name for each request of its clients. A rejected client retries
+    /// under another attempt, so if the store's reply is lost, the client receives `redeem_unknown` and has to fetch a new token.
     #[must_use]
     pub fn gateway_attempt(mut self, attempt: &'a Attempt) -> Self {
         (self.attempt, self.repeats_attempt) = (Some(attempt), false);
@@ -102,7 +103,7 @@ impl fmt::Debug for Intent<'_> {
     }
 }
 
-/// The caller of an action. An anonymous caller has to be stated explicitly.
+/// The identity that an action, token or key belongs to. An anonymous subject has to be stated explicitly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject<'a>(SubjectKind<'a>);
 
@@ -114,23 +115,23 @@ enum SubjectKind<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A caller that is not identified.
+    /// Returns the subject of clients that are not identified.
     pub fn anonymous() -> Self {
         Self(SubjectKind::Anonymous)
     }
 
-    /// A caller by the name that the application uses for it: a user id, not an access token, which changes when it is refreshed although
-    /// the caller does not.
+    /// Returns a subject by the name that the application uses for it, such as a user id. Do not use an access token: it changes when it is
+    /// refreshed, although the user is the same.
     pub fn named(name: impl Into<Cow<'a, str>>) -> Self {
         Self(SubjectKind::Named(name.into()))
     }
 
-    /// The client at this address; several people may share it.
+    /// Returns the subject of all clients at this address; several people may share it.
     pub fn client_address(address: IpAddr) -> Self {
         Self(SubjectKind::Address(address.to_canonical()))
     }
 
-    /// Returns whether the caller is not identified.
+    /// Returns whether the subject is not identified.
     pub fn is_anonymous(&self) -> bool {
         self.0 == SubjectKind::Anonymous
     }
@@ -144,7 +145,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Returns bytes that no other subject has: a caller whose name looks like an address is not that address.
+    /// Returns bytes that no other subject has: a name that looks like an address differs from that address.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (tag, text) = match &self.0 {
             SubjectKind::Anonymous => (0, Cow::Borrowed("")),
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binding_names_what_it_is_told_and_nobody_is_nothing() {
+    fn binding_to_anonymous_subject_restricts_no_subject() {
         let bound = Binding::to(Some("POST /orders"), Subject::named("alice"));
         assert_eq!((bound.action.as_deref(), bound.subject), (Some("POST /orders"), Some(Subject::named("alice"))));
         let free = Binding::to(None, Subject::anonymous());
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn action_goes_by_its_canonical_path() {
+    fn action_is_compared_by_its_canonical_path() {
         for action in ["POST /%6frders", "POST /orders"] {
             assert_eq!(Intent::new(action, Subject::anonymous()).action, "POST /orders");
             assert_eq!(Binding::none().action(action).action.as_deref(), Some("POST /orders"));

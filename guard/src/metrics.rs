@@ -1,7 +1,7 @@
 //! Metrics of a guard, for applications that install a recorder of the `metrics` facade.
 //!
-//! The counters are registered and held when the guard is built, so that a request looks up no name. Exceptions are codes that only an
-//! application uses, and the counter of observe mode. Without a recorder each handle is empty, and using it is one comparison.
+//! The guard registers its counters when it is built, so that no request looks up a counter by name. The exceptions are codes that only an
+//! application uses, and the counter of observe mode. Without a recorder each handle is empty, and using it costs one comparison.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ pub(crate) struct Metrics {
     claims: [[Counter; ClaimEvent::ALL.len()]; PolicyLabel::ALL.len()],
     answered: Counter,
     ran: Counter,
-    in_vain: Counter,
+    timed_out: Counter,
     renewed: Counter,
     not_renewed: Counter,
     unprotected: Counter,
@@ -65,7 +65,8 @@ pub(crate) enum WaitResult {
     Answered,
     /// The run was not applied, and the waiter runs.
     Ran,
-    InVain,
+    /// Timed out waiting: the waiter is rejected as `in_progress`. Includes a waiter that found no free seat or no outcome on record.
+    TimedOut,
 }
 
 /// The counters for verdicts of one policy.
@@ -88,7 +89,7 @@ impl Metrics {
             claims: PolicyLabel::ALL.map(|label| ClaimEvent::ALL.map(|event| happened(label, event))),
             answered: counter!(metric::WAITS.name, "outcome" => "answered"),
             ran: counter!(metric::WAITS.name, "outcome" => "ran"),
-            in_vain: counter!(metric::WAITS.name, "outcome" => "in_vain"),
+            timed_out: counter!(metric::WAITS.name, "outcome" => "timed_out"),
             renewed: counter!(metric::RENEWALS.name, "outcome" => "renewed"),
             not_renewed: counter!(metric::RENEWALS.name, "outcome" => "failed"),
             unprotected: counter!(metric::UNPROTECTED.name),
@@ -119,7 +120,7 @@ impl Metrics {
         match waited {
             WaitResult::Answered => self.answered.increment(1),
             WaitResult::Ran => self.ran.increment(1),
-            WaitResult::InVain => self.in_vain.increment(1),
+            WaitResult::TimedOut => self.timed_out.increment(1),
         }
     }
 
@@ -136,8 +137,8 @@ impl Metrics {
     }
 }
 
-/// Returns whether a recorder is installed. The no-op recorder of the facade has size zero, and a real recorder usually holds state. A
-/// recorder that keeps all its state in statics misses the latency of the store, and receives all other metrics.
+/// Returns whether a recorder is installed: the no-op recorder of the facade has size zero, and a real recorder usually holds state. A
+/// recorder whose state is all in statics receives every metric except the latency of the store.
 pub(crate) fn is_recorded() -> bool {
     metrics::with_recorder(|recorder| size_of_val(recorder) > 0)
 }

@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 /// The mode of a guard, on its routes and in [`Guard::run`](crate::Guard::run).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mode {
-    /// Does nothing: sends no command to the store, and changes no byte of a request or a response.
+    /// Does nothing: sends no store command, and changes no request and no response.
     Off,
-    /// Checks requests, counts and logs those that it would not run, and changes nothing for the client. It does not wait for a body
-    /// either: if the guard needs a body that has not arrived, the handler is called first, and the request is judged after its response,
-    /// by the part of the body that the handler has read by then.
+    /// Checks requests, counts and logs those that [`Enforce`](Self::Enforce) would not run, and changes nothing for the client. It does
+    /// not wait for a body: if the guard needs a body that has not arrived, the handler is called first, and the guard judges the request
+    /// after the response, by the part of the body that the handler has read by then.
     Observe,
-    /// Protects requests.
+    /// Protects requests: a duplicate does not run.
     #[default]
     Enforce,
 }

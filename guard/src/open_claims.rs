@@ -1,4 +1,4 @@
-//! Claims at most once whose runs are in other processes and have not ended, so that an operator sees the ones that no backend ends.
+//! At-most-once claims whose runs are in flight in other processes, so that an operator sees claims that no backend settles.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ struct Claims {
 }
 
 struct OpenClaim {
-    /// When its lease expires, by the steady clock.
+    /// Expiry of the lease, in milliseconds of the monotonic clock.
     due: u64,
     is_overdue: bool,
-    /// Position of its next look in the queue of steps.
+    /// Position of the next lookup in the renewal queue.
     place: Option<QueuePosition>,
 }
 
@@ -52,7 +52,7 @@ impl OpenClaims {
         self.claims().extend(run, due);
     }
 
-    /// Records that the lease of this claim has expired, unless it was renewed meanwhile. Returns whether that is new.
+    /// Records that the lease of this claim has expired, unless it was renewed meanwhile. Returns whether the claim became overdue now.
     pub(crate) fn mark_overdue(&self, run: RunId, now: u64) -> bool {
         let mut claims = self.claims();
         let Some(claim) = claims.open.get_mut(&run).filter(|claim| claim.due <= now && !claim.is_overdue) else {
@@ -63,7 +63,7 @@ impl OpenClaims {
         true
     }
 
-    /// Records where the next look at this claim stands in the queue. Returns the position if the run has ended meanwhile.
+    /// Records the queue position of the next lookup of this claim. Returns the position if the run has ended meanwhile.
     pub(crate) fn place(&self, run: RunId, place: QueuePosition) -> Option<QueuePosition> {
         match self.claims().open.get_mut(&run) {
             Some(claim) => {
@@ -74,7 +74,7 @@ impl OpenClaims {
         }
     }
 
-    /// Records that the run of this claim has ended. Returns the position of its next look.
+    /// Records that the run of this claim has ended. Returns the queue position of its next lookup.
     pub(crate) fn end(&self, run: RunId) -> Option<QueuePosition> {
         let mut claims = self.claims();
         let ended = claims.open.remove(&run)?;
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_beyond_the_limit_are_not_counted_and_known_ones_still_are() {
+    fn claims_beyond_the_limit_are_not_counted() {
         let claims = OpenClaims::default();
         let first = RunId::new();
         assert!(claims.add(first, 1));
@@ -120,7 +120,7 @@ mod tests {
             assert!(claims.add(RunId::new(), 1));
         }
         let late = RunId::new();
-        assert!(!claims.add(late, 1) && !claims.add(first, 2), "one is not counted, one is known");
+        assert!(!claims.add(late, 1) && !claims.add(first, 2), "the first is beyond the limit, the second is known");
         assert!(!claims.mark_overdue(late, 2) && claims.mark_overdue(first, 2) && !claims.mark_overdue(first, 2));
         assert_eq!((claims.counts(), claims.due(first)), (ClaimCounts { open: MOST, overdue: 1 }, Some(2)));
         claims.end(first);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_that_is_renewed_while_its_record_is_read_is_not_overdue() {
+    fn claim_renewed_during_a_read_is_not_overdue() {
         let (claims, run) = (OpenClaims::default(), RunId::new());
         claims.add(run, 10);
         claims.extend(run, 20);

@@ -1,4 +1,4 @@
-//! The permission to run, settled once.
+//! Passes: the permission to run, settled once.
 
 pub(crate) mod signed;
 
@@ -18,25 +18,29 @@ use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::TokenFields;
 
-/// The permission to run the work, settled once by how it ended.
+/// The permission to run the work, settled once by the effect of the run.
 ///
-/// A pass that is dropped unsettled counts as [`unknown`](Self::unknown), and a warning is logged. As long as it lives, the
-/// claim on its key is renewed.
-#[must_use = "a pass that is dropped uses up the token without a run"]
+/// While the pass exists, the background task renews its claim. Dropping a pass before it is settled counts as
+/// [`unknown`](Self::unknown), and a warning is logged.
+///
+/// # Cancel safety
+///
+/// The methods that settle a pass are **not cancel safe**: see [`settle`](Self::settle).
+#[must_use = "dropping a pass leaves the outcome unknown, and the token used"]
 pub struct Pass {
     engine: Arc<Engine>,
     basis: Basis,
-    /// Taken when it is settled.
+    /// `None` once the pass is settled.
     in_flight: Option<InFlight>,
 }
 
-/// What a pass was given for.
+/// The object of a pass.
 enum Basis {
-    /// A token, which is not in the store any more.
+    /// A plain token, whose record was removed from the store.
     Token(TokenFields),
-    /// A token that an attempt has marked.
+    /// A plain token that an attempt has redeemed.
     Attempt(TokenFields, Attempt, RunId),
-    /// A claim: on a key, on a token whose answer is remembered, on an interval.
+    /// A claim: on a key, a remembered token or an interval.
     Claim(Arc<Claim>),
 }
 
@@ -59,8 +63,9 @@ impl Pass {
         Self { engine, basis: Basis::Claim(claim), in_flight: Some(in_flight) }
     }
 
-    /// The id of this run; `None` for a token without an attempt. An attempt that asks again carries on with the same run; once that has
-    /// ended, it begins another. [`Guard::release`](crate::Guard::release) takes it.
+    /// Returns the id of this run, or `None` for a plain token without an attempt. [`Guard::release`](crate::Guard::release) needs it.
+    ///
+    /// If an attempt checks again, it continues the same run. Once that run has ended, the attempt starts another.
     pub fn run_id(&self) -> Option<RunId> {
         match &self.basis {
             Basis::Claim(claim) => Some(claim.run()),
@@ -69,7 +74,7 @@ impl Pass {
         }
     }
 
-    /// The name of the record in the store that this pass was given for.
+    /// Returns the name of the record in the store.
     pub fn ticket(&self) -> Ticket {
         match &self.basis {
             Basis::Token(token) | Basis::Attempt(token, ..) => Ticket::of_token(token.id),
@@ -77,30 +82,43 @@ impl Pass {
         }
     }
 
-    /// Settles the run as applied. A duplicate receives this reply; without one, it is told that there was one.
+    /// Settles the run as applied. A duplicate receives this reply; without a reply, it is rejected (`reply_not_kept` under a key or
+    /// with a remembered token).
     ///
     /// # Errors
-    /// If the claim could not be completed, or if that is unknown. The write is retried in the background; until it succeeds, nothing but the
+    /// If the claim could not be completed, or if that is unknown. The write is retried in the background; until it succeeds, only the
     /// lease keeps a duplicate from running.
+    ///
+    /// # Cancel safety
+    ///
+    /// **Not cancel safe**: see [`settle`](Self::settle).
     pub async fn complete(self, reply: Option<Reply>) -> Result<Settled, StoreError> {
         self.settle(Effect::Applied, reply).await
     }
 
-    /// Settles the run as not applied: the same may be sent again. A token is valid again for the rest of its life, if that is a second or
-    /// more.
+    /// Settles the run as not applied, so that the client may retry. A key is free again. A token is valid again until it expires, if at
+    /// least one second is left.
     ///
     /// # Errors
-    /// If it could not be released, or if that is unknown. A token counts as used then: a retry could bring back one that another request has
-    /// used in the meantime. The release of a key is retried in the background.
+    /// If the token or key could not be released, or if that is unknown. A plain token then counts as used: a second try could restore a
+    /// token that another request has used meanwhile. The release of a claim is retried in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// **Not cancel safe**: see [`settle`](Self::settle).
     pub async fn release(self) -> Result<Settled, StoreError> {
         self.settle(Effect::NotApplied, None).await
     }
 
-    /// Settles the run as unknown: a token stays used, a retryable claim expires with its lease, and an at-most-once claim says so until it is
-    /// [settled](crate::Guard::settle).
+    /// Settles the run as unknown. A token stays used, a retryable claim expires with its lease, and under an at-most-once claim a
+    /// duplicate receives `outcome_unknown` until the run is [settled](crate::Guard::settle).
     ///
     /// # Errors
     /// If an at-most-once claim could not be marked; it counts as unknown once its lease has expired.
+    ///
+    /// # Cancel safety
+    ///
+    /// **Not cancel safe**: see [`settle`](Self::settle).
     pub async fn unknown(self) -> Result<Settled, StoreError> {
         self.settle(Effect::Unknown, None).await
     }
@@ -108,12 +126,18 @@ impl Pass {
     /// Settles the run by its effect.
     ///
     /// # Errors
-    /// As [`complete`](Self::complete), [`release`](Self::release) and [`unknown`](Self::unknown) do.
+    /// The same as for [`complete`](Self::complete), [`release`](Self::release) and [`unknown`](Self::unknown).
+    ///
+    /// # Cancel safety
+    ///
+    /// **Not cancel safe**: if this future is dropped before the store has replied, the outcome of the write is unknown to the caller. Once
+    /// the write of a claim has started, the background task completes it. The release of a plain token is not retried, so the token may
+    /// stay used.
     pub async fn settle(self, effect: Effect, reply: Option<Reply>) -> Result<Settled, StoreError> {
         self.end(effect, reply.ok_or(NoReply::NotGiven)).await
     }
 
-    /// As [`settle`](Self::settle), with the reason why there is no reply.
+    /// Like [`settle`](Self::settle), with the reason why there is no reply.
     pub(crate) async fn end(self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
         if matches!(self.basis, Basis::Token(_) | Basis::Attempt(..)) && effect != Effect::NotApplied {
             return Ok(self.spend());
@@ -123,11 +147,11 @@ impl Pass {
         {
             return Ok(self.spend());
         }
-        // Boxed, so that a run with nothing to write does not carry the size of a write.
+        // Boxed, so that the future of a run with nothing to write is small.
         Box::pin(self.write(effect, reply)).await
     }
 
-    /// Leaves the record as it is: it says so already.
+    /// Ends the pass without a write: the record already shows the outcome.
     fn spend(mut self) -> Settled {
         self.in_flight = None;
         Settled::Final
@@ -146,12 +170,16 @@ impl Pass {
         written.inspect_err(|error| self.engine.store.step_failed(error))
     }
 
-    /// Turns the pass into a signed text, for a run in another process: that process renews the claim and settles it with the text, by
-    /// [`Guard::open_pass`](crate::Guard::open_pass). `None` for a plain token, which has no claim to renew or settle.
+    /// Converts the pass into a signed text, for a run in another process. That process renews and settles the claim through
+    /// [`Guard::open_pass`](crate::Guard::open_pass). Returns `None` for a plain token, which has no claim to renew or settle.
     ///
     /// # Errors
-    /// If the signing secret could not be fetched: call [`Guard::fetch_secret`](crate::Guard::fetch_secret) before anything is claimed. The claim
-    /// expires with its lease, or stays as unknown.
+    /// If the signing secret could not be fetched. The claim then expires with its lease, or under *at most once* stays as unknown. To
+    /// avoid this, call [`Guard::fetch_secret`](crate::Guard::fetch_secret) before the check.
+    ///
+    /// # Cancel safety
+    ///
+    /// **Not cancel safe**: dropping this future drops the pass, and the outcome is unknown.
     pub async fn into_signed(mut self) -> Result<Option<String>, StoreError> {
         let Basis::Claim(claim) = &self.basis else { return Ok(None) };
         let signed = signed::sign(&*self.engine.mint().await?, claim);
@@ -160,7 +188,7 @@ impl Pass {
         Ok(Some(signed))
     }
 
-    /// How the token of this pass was bound, for a successor that is bound alike.
+    /// Returns the binding of this pass's token, to issue the next token with the same binding.
     pub fn binding<'a>(&self, intent: &Intent<'a>) -> Binding<'a> {
         let mut binding = Binding::none();
         let token = match &self.basis {
@@ -187,7 +215,7 @@ impl Drop for Pass {
         if let Basis::Claim(claim) = &self.basis {
             claim.abandon();
         }
-        tracing::warn!(ticket = ?self.ticket(), "a pass was dropped before it was settled; its outcome is unknown, and nothing is released");
+        tracing::warn!(ticket = ?self.ticket(), "a pass was dropped before it was settled; outcome unknown, token or key not released");
     }
 }
 

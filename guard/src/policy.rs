@@ -1,4 +1,4 @@
-//! Policies: how a guard recognises a duplicate, and how a response status maps to an effect.
+//! Policies: the rules by which a guard recognises a duplicate, and by which a response status implies an effect.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,13 +8,13 @@ use crate::effect::Effect;
 use crate::metrics::PolicyLabel;
 use crate::reply::{NoReply, Reply};
 
-/// How a guard recognises the duplicate of a submission.
+/// The rule by which a guard recognises a duplicate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// A token that the guard issued is valid for one use.
+    /// Accepts each token that the guard issued once.
     Token(TokenRules),
-    /// A key that the client chose names one submission, and a duplicate receives the first reply.
+    /// Identifies a submission by a key that the client chose; a duplicate receives the stored reply.
     Key(KeyRules),
     /// Deduplicates without a token or key: accepts at most one equivalent request per subject and interval.
     Interval(IntervalRules),
@@ -40,16 +40,16 @@ impl TokenRules {
         self
     }
 
-    /// Stores the reply for `retain`, and replays it to a duplicate of the submission. A browser shows the response to the second click, so
-    /// this suits a plain form. A run whose outcome is unknown is never repeated.
+    /// Stores the reply for `retain`, and replays it to a duplicate. This suits a plain HTML form: after a double click, the browser shows
+    /// the response to the second request. A run whose outcome is unknown is never repeated.
     #[must_use]
     pub fn remember(self, retain: Duration) -> Self {
         self.remember_by(KeyRules::retryable().retain(retain))
     }
 
     /// Like [`remember`](Self::remember), with your own lease, ceiling and limit. The claim always outlives its lease, as under [at most
-    /// once](KeyRules::at_most_once). The status of a response still has the effect that it has for tokens: a 500 releases the token, so
-    /// that the form can be sent again.
+    /// once](KeyRules::at_most_once). A status implies the same effect as for a plain token: a 500 releases the token, so that the user can
+    /// send the form again.
     #[must_use]
     pub fn remember_by(mut self, rules: KeyRules) -> Self {
         self.remember = Some(KeyRules { at_most_once: true, ..rules });
@@ -68,7 +68,7 @@ pub struct IntervalRules {
 }
 
 impl IntervalRules {
-    /// Shortest claim: a reply of the store takes time, so a shorter claim would not be safe.
+    /// Minimum lease of the claim: it has to exceed the time that a reply of the store takes.
     const SHORTEST_CLAIM: Duration = Duration::from_millis(300);
 
     /// Creates rules with an interval of one second.
@@ -86,25 +86,25 @@ impl IntervalRules {
         if every < Duration::from_millis(1) { Err(SettingError::IntervalTooShort) } else { Ok(self) }
     }
 
-    /// Sets how long the interval is extended for a handler that takes longer than the interval. Default: 1 hour. A run that takes even
-    /// longer counts as lost, and a duplicate may run concurrently.
+    /// Sets the maximum time for which the interval is extended while its handler runs. Default: 1 hour. A run that takes longer counts as
+    /// lost, and a duplicate may run concurrently.
     #[must_use]
     pub fn ceiling(mut self, ceiling: Duration) -> Self {
         self.ceiling = ceiling;
         self
     }
 
-    /// Makes the interval a lock: a duplicate is rejected as `locked` while the first run is in flight, for [an hour at
-    /// most](Self::ceiling) by default, and the lock is released as soon as that run ends, whatever its outcome. If the owner crashes, the
-    /// lock expires after `every`.
+    /// Turns the interval into a lock: a duplicate is rejected as `locked` while the first run is in flight, by default for [an hour at
+    /// most](Self::ceiling). The lock is released as soon as that run ends, whatever its outcome. If the owner crashes, the lock expires
+    /// after `every`.
     #[must_use]
     pub fn release_always(mut self) -> Self {
         self.is_lock = true;
         self
     }
 
-    /// Runs submissions when the store fails: their responses are marked as `unprotected`, and they are
-    /// [counted](crate::Guard::let_through). No other policy can fail open.
+    /// Runs submissions unprotected when the store fails. Their responses are marked as `unprotected`, and the guard
+    /// [counts](crate::Guard::let_through) them. No other policy can fail open.
     ///
     /// ```compile_fail,E0599
     /// onceward::KeyRules::retryable().fail_open();
@@ -119,7 +119,7 @@ impl IntervalRules {
         self
     }
 
-    /// Sets the text that a duplicate receives, in place of the text of `too_soon` or `locked`.
+    /// Sets the text that a duplicate receives instead of the default text of `too_soon` or `locked`.
     #[must_use]
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.message = Some(message.into());
@@ -147,30 +147,30 @@ impl Default for IntervalRules {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// See [`IntervalRules::every`].
-    #[error("an interval lasts a millisecond at least; to have none, do not protect the route")]
+    /// The interval is too short; see [`IntervalRules::every`].
+    #[error("an interval has to be at least 1 millisecond; to accept all requests, do not protect the route")]
     IntervalTooShort,
-    /// See [`KeyRules::lease`].
-    #[error("a lease lasts 100 milliseconds at least, so that it can be renewed in time")]
+    /// The lease is too short; see [`KeyRules::lease`].
+    #[error("a lease has to be at least 100 milliseconds, so that it can be renewed in time")]
     LeaseTooShort,
-    /// See [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
-    #[error("a token lives for 1 second to 24 hours, not for {0:?}")]
+    /// The time to live is out of range; see [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
+    #[error("the time to live of a token has to be from 1 second to 24 hours, not {0:?}")]
     TokenTtl(Duration),
-    /// See [`KeySource::header`](crate::http::KeySource::header).
-    #[error("`{0}` cannot be the name of a header")]
+    /// The header name is invalid; see [`KeySource::header`](crate::http::KeySource::header).
+    #[error("`{0}` is not a valid header name")]
     HeaderName(String),
 }
 
-/// For a `main` that returns [`io::Result`].
+/// Converts the error, for a `main` that returns [`io::Result`].
 impl From<SettingError> for io::Error {
     fn from(error: SettingError) -> Self {
         Self::new(io::ErrorKind::InvalidInput, error)
     }
 }
 
-/// The settings of a key: how long its claim and its reply live, and what happens after a run whose outcome is unknown.
+/// The settings of a key: its lease, its retention, and what a duplicate receives after a run whose outcome is unknown.
 ///
-/// There is no default: [`at_most_once`](Self::at_most_once) or [`retryable`](Self::retryable) has to be written out.
+/// There is no default: choose [`at_most_once`](Self::at_most_once) or [`retryable`](Self::retryable).
 ///
 /// ```compile_fail,E0599
 /// onceward::KeyRules::default();
@@ -190,16 +190,17 @@ pub struct KeyRules {
 }
 
 impl KeyRules {
-    /// Shortest lease: a renewal has to fit into it, even if the store is briefly busy.
+    /// Minimum lease: a renewal has to fit into it, even if the store is briefly busy.
     const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-    /// Creates rules for work that must not run twice, such as a payment. A run whose outcome is unknown, because its process crashed or
-    /// its handler responded with 408, 500, 501 or 503, keeps the key: a duplicate receives `outcome_unknown` until
-    /// [`Guard::settle`](crate::Guard::settle) records how the run ended, or until [`retain`](Self::retain) has passed (24 hours by
-    /// default).
+    /// Creates rules for work that must not run twice, such as a payment.
     ///
-    /// A response with status 401, 403, 425 or 429 means that nothing took effect and frees the key. A handler that passes on such a status
-    /// from another service after it took effect has to state the effect.
+    /// The outcome is unknown if the process crashed, or if the handler responded with 408, 500, 501 or 503. Such a run keeps the key: a
+    /// duplicate receives `outcome_unknown` until [`Guard::settle`](crate::Guard::settle) records the outcome, or until
+    /// [`retain`](Self::retain) has passed (24 hours by default).
+    ///
+    /// A response with status 401, 403, 425 or 429 means that the run did not take effect, and frees the key. A handler that passes on such
+    /// a status from another service after it took effect has to state the effect.
     ///
     /// Both constructors set the same limits: a lease of 15 seconds, renewed for an hour at most, and a reply of up to 1 MiB that is stored
     /// for a day.
@@ -207,8 +208,10 @@ impl KeyRules {
         Self { at_most_once: true, ..Self::retryable() }
     }
 
-    /// Creates rules for work that may run again after a failure. A crash frees the key when its lease expires, and a response with status
-    /// 500 frees it at once: the next request with the same key runs the handler again, even if the first run took effect before it failed.
+    /// Creates rules for work that may run again after a failure.
+    ///
+    /// A crash frees the key when its lease expires, and a response with status 500 frees it at once. The next request with the same key
+    /// runs the handler again, even if the first run took effect before it failed.
     pub fn retryable() -> Self {
         Self {
             lease: Duration::from_secs(15),
@@ -220,8 +223,8 @@ impl KeyRules {
         }
     }
 
-    /// Sets how long a claim lives after its process has crashed. Default: 15 seconds. It is renewed as long as the process lives, so it
-    /// may be shorter than the handler takes.
+    /// Sets the lease: the time until a claim expires after its process has crashed. Default: 15 seconds. The claim is renewed while the
+    /// handler runs, so the lease may be shorter than the handler takes.
     ///
     /// # Errors
     /// If the lease is shorter than 100 milliseconds: a renewal has to fit into it.
@@ -230,22 +233,22 @@ impl KeyRules {
         if lease < Self::SHORTEST_LEASE { Err(SettingError::LeaseTooShort) } else { Ok(self) }
     }
 
-    /// Sets how long a claim is renewed. Default: 1 hour. A run that takes longer counts as lost.
+    /// Sets the maximum time for which a claim is renewed. Default: 1 hour. A run that takes longer counts as lost.
     #[must_use]
     pub fn ceiling(mut self, ceiling: Duration) -> Self {
         self.ceiling = ceiling;
         self
     }
 
-    /// Sets how long a reply is stored, and how long an unknown outcome under [at most once](Self::at_most_once) keeps the key. Default: 1
-    /// day. Afterwards, a request with the same key runs again.
+    /// Sets the retention: how long a reply is stored, and how long an unknown outcome under [at most once](Self::at_most_once) keeps the
+    /// key. Default: 1 day. Afterwards, a request with the same key runs again.
     #[must_use]
     pub fn retain(mut self, retain: Duration) -> Self {
         self.retain = retain;
         self
     }
 
-    /// Sets the size up to which a reply is stored. Default: 1 MiB. For a larger reply, only the fact that the run took effect is stored.
+    /// Sets the maximum size of a stored reply. Default: 1 MiB. For a larger reply, only the fact that the run took effect is stored.
     #[must_use]
     pub fn reply_limit(mut self, bytes: usize) -> Self {
         self.reply_limit = bytes;
@@ -281,12 +284,12 @@ impl KeyRules {
 }
 
 impl Policy {
-    /// Creates a policy under which a token that the guard issued is valid for one use, on every route that its binding allows.
+    /// Creates a policy that accepts each token that the guard issued once, on every route that its binding allows.
     pub fn token() -> Self {
         Self::Token(TokenRules::new())
     }
 
-    /// Creates a policy under which a key that the client chose names one submission.
+    /// Creates a policy that identifies a submission by a key that the client chose.
     pub fn key(rules: KeyRules) -> Self {
         Self::Key(rules)
     }
@@ -362,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_of_no_time_is_none() {
+    fn interval_below_a_millisecond_is_rejected() {
         assert_eq!(IntervalRules::new().every(Duration::ZERO), Err(SettingError::IntervalTooShort));
         assert_eq!(IntervalRules::new().every(Duration::from_micros(999)), Err(SettingError::IntervalTooShort));
         let short = IntervalRules::new().every(Duration::from_millis(1)).unwrap();
@@ -370,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_that_no_renewal_fits_into_is_an_error() {
+    fn lease_below_100_milliseconds_is_rejected() {
         for rules in [KeyRules::at_most_once, KeyRules::retryable] {
             assert_eq!(rules().lease(Duration::from_millis(99)), Err(SettingError::LeaseTooShort));
             assert_eq!(rules().lease(Duration::from_millis(100)).unwrap().lease, Duration::from_millis(100));
@@ -378,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_kept_for_a_slow_handler_as_long_as_it_is_told_to_be() {
+    fn interval_is_extended_up_to_its_ceiling() {
         assert_eq!(IntervalRules::new().claim().ceiling, Duration::from_secs(60 * 60));
         let day = Duration::from_secs(24 * 60 * 60);
         assert_eq!(IntervalRules::new().release_always().ceiling(day).claim().ceiling, day);
     }
 
     #[test]
-    fn a_status_says_what_the_table_says() {
+    fn status_maps_to_the_documented_effect() {
         let statuses = [200, 302, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 501, 502, 503, 504, 505, 599];
         let key = |rules| Policy::key(rules);
         assert_eq!(column(&Policy::token(), &statuses), "++-----------?-???");
@@ -393,7 +396,7 @@ mod tests {
         assert_eq!(
             column(&remembered(KeyRules::retryable()), &statuses),
             "++-----------?-???",
-            "held, and a token's column"
+            "at most once, with the effects of a plain token"
         );
         assert_eq!(
             column(&remembered(KeyRules::retryable().replay_everything()), &statuses),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use uuid::{Builder, Uuid};
 
-/// Number of ids that a thread generates at once: a system call for each would cost more than everything else that is done with the id.
+/// Number of ids that a thread generates per system call: a call for each id would cost more than all other work with the id.
 const STOCK: usize = 64;
 
 /// Returns a random, unique id.
@@ -27,6 +27,6 @@ pub(crate) fn id() -> Uuid {
 /// If the operating system provides no random bytes: without them, no guarantee of this crate would hold.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
     bytes
 }

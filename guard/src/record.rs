@@ -8,11 +8,11 @@ use onceward_api::Code;
 
 pub(crate) use self::claim::ClaimRecord;
 use self::codec::Reader;
-pub(crate) use self::done::{DoneRecord, NOBODY, REVOKED};
+pub(crate) use self::done::{BARRED, DoneRecord, REVOKED};
 use crate::run_id::RunId;
 
-/// Version of the records, and first byte of each. It changes with the layout, and with every change after which processes of the former
-/// version must not work on the same records. A record of another version is never interpreted.
+/// Version of the records, and first byte of each. It changes with the layout, and whenever processes of the previous version must not work
+/// on the same records. A record of another version is never interpreted.
 const VERSION: u8 = 2;
 /// The second byte of a record is its kind.
 const ISSUED: u8 = b'i';
@@ -40,13 +40,13 @@ pub(crate) struct AttemptRecord {
     pub(crate) attempt: [u8; 16],
     /// The run that the token was redeemed for. An attempt that releases the token and redeems it again starts another run.
     pub(crate) run: RunId,
-    /// When this record expires, in milliseconds since 1970.
+    /// Expiry of this record, in milliseconds since 1970.
     pub(crate) deadline: u64,
-    /// When the token itself expires, needed to put it back.
+    /// Expiry of the token itself, needed to release it.
     pub(crate) expires_at: u64,
 }
 
-/// Bytes that this build does not understand, so nothing may be concluded from them.
+/// The error for a record that this build cannot decode, so that no verdict may rely on it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnknownRecord {
     #[error(
@@ -78,7 +78,7 @@ impl Record {
     /// The bytes of an issued token: always the same, so that they can be compared without being decoded.
     pub(crate) const ISSUED: [u8; 2] = [VERSION, ISSUED];
 
-    /// Returns what a request receives if its token has this record: the token was used, or it was revoked before it was used.
+    /// Returns the code with which a request is rejected if its token has this record: the token was used, or revoked before it was used.
     pub(crate) fn used(&self) -> Code {
         match self {
             Self::Done(done) if done.is_revocation() => Code::TokenRevoked,
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn encoded_record_decodes_to_itself() {
         for (bytes, record) in samples() {
             assert_eq!(Record::decode(&bytes).unwrap(), record);
         }
     }
 
     #[test]
-    fn bytes_of_another_version_are_not_guessed_at() {
+    fn bytes_of_another_version_are_rejected() {
         for (good, record) in samples() {
             for version in [0, VERSION - 1, VERSION + 1] {
                 let other = [&[version], &good[1..]].concat();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn record_without_its_response_says_that_there_was_no_room() {
+    fn record_without_its_reply_states_no_room() {
         for (bytes, record) in samples() {
             let expected = match record {
                 Record::Done(done) if done.reply.is_ok() => {
@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_stumble(
+        fn decoding_any_bytes_never_panics(
             kind in prop::sample::select(vec![ISSUED, ATTEMPTED, CLAIMED, DONE, b'z']),
             rest in proptest::collection::vec(any::<u8>(), 0..120),
         ) {

@@ -1,4 +1,4 @@
-//! Redeems tokens, and marks a token with the attempt that used it.
+//! Redeems tokens, and marks a token with the attempt that redeemed it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::token::TokenFields;
 /// Time for which the same attempt is accepted again, and may release the token.
 const ACCEPTED_AGAIN: Duration = Duration::from_secs(60);
 
-/// `Ok` if this call redeems the token, and otherwise what the client receives.
+/// `Ok` if this call redeemed the token, and otherwise the rejection for the client.
 type RedeemResult = Result<(), Rejection>;
 
 impl Engine {
@@ -25,8 +25,8 @@ impl Engine {
         token.expires_at <= self.clock.wall()
     }
 
-    /// Returns the rejection of a token that has expired or was issued in an earlier epoch. Asks the store for its epoch before it rejects
-    /// the token as stale: the token may be from a newer epoch than the one known here.
+    /// Returns the rejection of a token that has expired or was issued in an earlier epoch. Reads the store's epoch before it rejects the
+    /// token as stale: the token may be from a newer epoch than the one known here.
     pub(crate) async fn lateness(&self, token: &TokenFields, ticket: &Ticket) -> Result<Option<Rejection>, StoreError> {
         if self.is_expired(token) {
             return Ok(Some(Code::TokenExpired.into()));
@@ -38,20 +38,20 @@ impl Engine {
         Ok((asked != token.epoch).then(|| Code::TokenStale.into()))
     }
 
-    /// Gives back a plain token that this process has redeemed. A bar that a revocation has left is not overwritten.
+    /// Gives back a plain token that this process has redeemed. Does not overwrite the bar of a revocation.
     pub(crate) async fn give_back(&self, token: &TokenFields) -> Result<Settled, StoreError> {
         let Some(life) = TokenFields::worth_putting_back(token.expires_at, &self.clock) else {
             return Ok(Settled::Final);
         };
-        // The only write that could not recognise its own earlier execution, so it is sent once.
+        // Sent once: this is the only write that cannot recognise that it was executed before.
         match self.store.insert(&Ticket::of_token(token.id), &Record::ISSUED, life, Room::Reserved).await? {
             Some(found) if found != Record::ISSUED.as_slice() => Ok(Settled::Final),
             _ => Ok(Settled::Released),
         }
     }
 
-    /// Redeems a plain token: of any number of concurrent requests, one removes its record. A claim, a mark or a reply stays where it is.
-    /// A store in another epoch may have restored or lost the record, so its presence or absence proves nothing there.
+    /// Redeems a plain token: of any number of concurrent requests, one removes its record. A claim, a mark or a reply is not changed. A
+    /// store in another epoch may have restored or lost the record, so there its presence or absence proves nothing.
     pub(crate) async fn redeem(&self, token: &TokenFields, ticket: &Ticket) -> Result<RedeemResult, StoreError> {
         Ok(match self.store.remove(ticket, &Record::ISSUED, Some(token.epoch)).await? {
             Compared::Done => Ok(()),
@@ -61,8 +61,8 @@ impl Engine {
         })
     }
 
-    /// Returns what a request receives if its token has no record: the token was used, or another store issued it. A store that cannot
-    /// tell epochs apart does not compare them, so they are compared here.
+    /// Returns the code with which a request is rejected if its token has no record: the token was used, or another store issued it. A
+    /// store that does not distinguish epochs does not compare them, so they are compared here.
     pub(crate) fn absent(&self, token: &TokenFields, ticket: &Ticket) -> Code {
         let is_other = self.store.epoch(ticket).is_some_and(|epoch| epoch != token.epoch);
         if is_other { Code::TokenStale } else { Code::TokenUsed }
@@ -103,7 +103,7 @@ impl Engine {
         Ok(asked.map_err(StoreError::certainly_not_executed)? == token.epoch)
     }
 
-    /// Returns the run for which this attempt has used the token, if that is still known.
+    /// Returns the run for which this attempt has redeemed the token, if that is still on record.
     pub(crate) async fn marked(&self, token: &TokenFields, attempt: &Attempt) -> Result<Option<RunId>, StoreError> {
         match self.record(&Ticket::of_token(token.id)).await? {
             Some(Record::Attempted(found)) if found.attempt == attempt.digest() => {
@@ -113,6 +113,7 @@ impl Engine {
         }
     }
 
+    /// Releases a token that this attempt has redeemed for this run.
     pub(crate) async fn unmark(
         &self,
         token: &TokenFields,

@@ -10,12 +10,12 @@ use crate::reply::{NoReply, Reply};
 /// Default time after which a client may retry.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// The reason why a submission did not run. It is a regular result, not an error.
+/// The reason why a submission did not run: a regular result, not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     code: Code,
     detail: Cow<'static, str>,
-    /// Whether the text was written for people who do not know the code.
+    /// True if the text was written for customers.
     is_message: bool,
     retry_after: Option<Duration>,
 }
@@ -28,15 +28,15 @@ impl Rejection {
         Self { code, detail: code.detail().into(), is_message: false, retry_after }
     }
 
-    /// Replaces the text, for programs and developers. It is sent to the client only; it must not contain a token or a key. On the page
-    /// that a person sees after a rejected form it is folded away; see [`message`](Self::message).
+    /// Replaces the text, for programs and developers. The client receives it, so it must not contain a token or a key. The page after a
+    /// rejected form shows it in a collapsed section; see [`message`](Self::message).
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         (self.detail, self.is_message) = (detail.into(), false);
         self
     }
 
-    /// Like [`detail`](Self::detail), with a text for customers: it is the first sentence of the page that they see after a rejected form.
+    /// Like [`detail`](Self::detail), with a text for customers: the page after a rejected form begins with it.
     #[must_use]
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         (self.detail, self.is_message) = (message.into(), true);
@@ -55,7 +55,7 @@ impl Rejection {
         self.code
     }
 
-    /// Returns the time after which the client may retry, if it may.
+    /// Returns the time after which the client may retry, or `None` if a retry does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -65,7 +65,7 @@ impl Rejection {
         self.is_message.then_some(&*self.detail)
     }
 
-    /// Returns the rejection as a problem, as the contract defines it.
+    /// Returns the rejection as a problem of the HTTP API (RFC 9457).
     pub fn problem(&self) -> Problem {
         Problem::new(self.code).detail(self.detail.clone())
     }
@@ -79,7 +79,7 @@ impl From<Code> for Rejection {
 
 impl From<NoReply> for Rejection {
     fn from(reason: NoReply) -> Self {
-        Self::new(Code::ReplyNotKept).detail(format!("This submission was carried out before. {}", reason.says()))
+        Self::new(Code::ReplyNotKept).detail(format!("It was carried out; no response was stored. {}", reason.says()))
     }
 }
 

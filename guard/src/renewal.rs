@@ -20,19 +20,19 @@ use self::retries::keep_trying;
 use crate::clock::Clock;
 use crate::runtime;
 
-/// Polling interval while the clock is a manual one.
+/// Polling interval with a manual clock.
 const BY_HAND: Duration = Duration::from_millis(5);
-/// Maximum number of claims in the retry queue; beyond it, new claims are rejected. Once the store answers, the whole queue is retried
-/// within a lease. It takes a few megabytes, plus the responses to write.
+/// Maximum number of claims in the retry queue; beyond it, new claims are rejected. Once the store replies again, the whole queue is
+/// retried within a lease. The queue takes a few megabytes, plus the responses to write.
 const MOST: usize = 4_096;
 
 /// A claim, as the background loops see it.
 #[async_trait]
 pub(crate) trait Renewable: Send + Sync {
-    /// Renews the claim, or retries a failed write. Returns whether the store has answered.
+    /// Renews the claim, or retries a failed write. Returns whether the store has replied.
     async fn step(self: Arc<Self>) -> bool;
 
-    /// Returns whether the store answers a lookup of this claim.
+    /// Returns whether the store replies to a lookup of this claim.
     async fn is_answered(&self) -> bool;
 
     fn lease(&self) -> Duration;
@@ -75,7 +75,7 @@ impl RenewalQueue {
         QueuePosition::Step(self.0.steps.add(claim, self.after(after)))
     }
 
-    /// Schedules a retry of this claim's failed step, after `after` and once the store answers.
+    /// Schedules a retry of this claim's failed step, after `after` and once the store replies again.
     pub(crate) fn retry(&self, claim: Arc<dyn Renewable>, after: Duration) -> QueuePosition {
         QueuePosition::Retry(self.0.retries.add(claim, self.after(after)))
     }

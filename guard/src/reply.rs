@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-/// Headers that are stored by default. The others belong to one exchange, or to the session of one client.
+/// Headers that are stored by default. The others belong to one response, or to the session of one client.
 const KEPT: [&str; 9] = [
     "cache-control",
     "content-disposition",
@@ -58,7 +58,7 @@ impl Reply {
         fits(self.headers.len()) && self.headers.iter().all(|(name, value)| fits(name.len()) && fits(value.len()))
     }
 
-    /// Adds a header, and keeps others of the same name. A header that is never stored is ignored.
+    /// Adds a header, in addition to others of the same name. Ignores headers that are never stored, such as `Set-Cookie`.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<Bytes>) -> Self {
         let name = match KEPT.into_iter().find(|kept| kept.eq_ignore_ascii_case(name)) {
@@ -113,7 +113,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// The reason why a run that took effect has no stored response. A duplicate receives it, and does not run.
+/// The reason why a run that took effect has no stored response. A duplicate receives this reason, and does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoReply {
@@ -126,7 +126,7 @@ pub enum NoReply {
     /// The response was streamed and compressed, as by `actix_web::middleware::Compress` inside of the guard. If `Compress` wraps the guard
     /// instead, the response is stored, and each replay is compressed for its client.
     Compressed,
-    /// The response body failed while it was read.
+    /// Reading the response body failed.
     BrokeOff,
     /// The run was completed without a response.
     NotGiven,
@@ -152,7 +152,7 @@ impl NoReply {
         (9, Self::NoRoom),
     ];
 
-    /// Returns the number of the reason in a record.
+    /// Returns the number that represents the reason in a record.
     pub(crate) fn number(self) -> u8 {
         Self::NUMBERED.into_iter().find(|(_, reason)| *reason == self).map_or(0, |(number, _)| number)
     }
@@ -164,17 +164,17 @@ impl NoReply {
     /// Returns the reason as a sentence.
     pub fn says(self) -> &'static str {
         match self {
-            Self::Unrecorded => "Its response was not stored.",
-            Self::TooLarge => "Its response was larger than is stored.",
+            Self::Unrecorded => "The reason was not recorded.",
+            Self::TooLarge => "Its response was too large to store.",
             Self::Streamed => {
-                "Its response was streamed, so its length was not known beforehand and it was not stored."
+                "Its response was streamed, so its length was not known in advance and it was not stored."
             }
             Self::Compressed => "Its response was compressed while it was sent, so it was not stored.",
-            Self::BrokeOff => "Its response broke off and was not stored.",
+            Self::BrokeOff => "Its response body failed while it was read, so it was not stored.",
             Self::NotGiven => "It was completed without a response to store.",
-            Self::Settled => "It was settled afterwards, without a response to store.",
-            Self::Unwritable => "Its result could not be written as JSON, so it was not stored.",
-            Self::NoRoom => "The store had no room to keep its response.",
+            Self::Settled => "It was settled later, without a response to store.",
+            Self::Unwritable => "Its result could not be serialized as JSON, so it was not stored.",
+            Self::NoRoom => "The store had no room for its response.",
         }
     }
 }
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_s_login_is_kept_whoever_asks_for_it() {
+    fn credential_headers_are_never_stored() {
         let reply = ["Set-Cookie", "AUTHORIZATION", "Date", "Onceward-Outcome", "Proxy-Authenticate", "Connection"]
             .into_iter()
             .fold(Reply::new(201, "made"), |reply, name| reply.header(name, "x"));
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_was_sent_twice_is_kept_twice() {
+    fn repeated_header_is_stored_twice() {
         let reply = Reply::new(200, "").header("Link", "</a>").header("link", "</b>");
         let links: Vec<_> = reply.headers().map(|(name, value)| (name, &value[..])).collect();
         assert_eq!(links, [("link", &b"</a>"[..]), ("link", b"</b>")]);
     }
 
     #[test]
-    fn each_reason_has_a_number_and_a_sentence_of_its_own() {
+    fn each_reason_has_its_own_number_and_sentence() {
         let all = NoReply::NUMBERED.map(|(_, reason)| reason);
         for (at, reason) in all.into_iter().enumerate() {
             assert_eq!(NoReply::from_number(reason.number()), Some(reason));
@@ -208,6 +208,6 @@ mod tests {
                 all[at + 1..].iter().all(|other| other.says() != reason.says() && other.number() != reason.number())
             );
         }
-        assert_eq!(NoReply::from_number(1), None, "that is a response");
+        assert_eq!(NoReply::from_number(1), None, "number 1 marks a stored response");
     }
 }

@@ -13,8 +13,8 @@ use crate::store::StoreError;
 pub enum RunOutcome<T> {
     /// This call ran the work.
     Executed(T),
-    /// This call ran the work, and at most its lease keeps a duplicate from running: the outcome could not be written yet, or the guard
-    /// does not [enforce](crate::Mode), or the store could not be reached and the policy [fails open](crate::IntervalRules::fail_open).
+    /// This call ran the work, and only its lease, if it has one, keeps a duplicate from running. The outcome could not be stored yet, or
+    /// the guard does not [enforce](crate::Mode), or the store failed and the policy [fails open](crate::IntervalRules::fail_open).
     Unprotected(T),
     /// An earlier call ran the work, and this is its result.
     Replayed(T),
@@ -29,26 +29,27 @@ impl<T> RunOutcome<T> {
     }
 }
 
-/// Why the work has no result.
+/// The reason why the work has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError<E> {
-    /// The work did not run. If the rejection [has a delay](Rejection::retry_after), retry after it: return a message to its queue.
+    /// The work did not run. If the rejection has a [delay](Rejection::retry_after), retry after it; a consumer returns the message to its
+    /// queue.
     #[error("not run: {}", .0.code())]
     Rejected(Rejection),
     /// The store could not be reached, so [`Guard::run`](crate::Guard::run) did not run the work. From `Guard::transact`: the transaction
     /// was not committed, or with [`StoreError::Unknown`] may have been committed.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// The work ran and failed, and nothing took effect. It may be retried.
-    #[error("the work failed, and did not take effect")]
+    /// The work ran and failed, and did not take effect. It may be retried.
+    #[error("the work failed and did not take effect")]
     Failed(#[source] E),
-    /// The work ran and failed, and whether it took effect is unknown. A token stays used. A claim expires with its lease, or with
+    /// The work ran and failed, and the outcome is unknown. A token stays used. A claim expires with its lease, or under
     /// [at most once](crate::KeyRules::at_most_once) stays until [`Guard::settle`](crate::Guard::settle) records the outcome.
-    #[error("the work failed, and whether it took effect is unknown")]
+    #[error("the work failed and the outcome is unknown")]
     Unknown(#[source] E),
     /// An earlier call ran the work, and its result cannot be deserialized as the requested type.
-    #[error("what came of it before cannot be read")]
+    #[error("the stored result cannot be deserialized as the requested type")]
     Unreadable(#[source] serde_json::Error),
 }
 
@@ -57,12 +58,14 @@ impl<E> RunError<E> {
     pub(crate) fn of(error: impl IntoFailure<Error = E>, policy: &Policy) -> (Self, Effect) {
         let failure = error.into_failure();
         let effect = failure.effect(policy);
-        let told = if effect == Effect::Unknown { Self::Unknown } else { Self::Failed };
-        (told(failure.into_inner()), effect)
+        let variant = if effect == Effect::Unknown { Self::Unknown } else { Self::Failed };
+        (variant(failure.into_inner()), effect)
     }
 
-    /// Returns whether this call took effect: it did not, or that is unknown. A handler behind [`Protect`](crate::actix::Protect) that
-    /// responds with this error passes the effect on, since a status alone does not express it:
+    /// Returns the effect of this call: not applied or unknown.
+    ///
+    /// A handler behind [`Protect`](crate::actix::Protect) that responds with this error marks its response with the effect, since a status
+    /// alone does not express it:
     ///
     /// ```
     /// # #[cfg(feature = "actix")] {
@@ -70,10 +73,10 @@ impl<E> RunError<E> {
     /// use onceward::RunError;
     /// use onceward::actix::MarkEffect as _;
     ///
-    /// fn answer(error: &RunError<std::io::Error>) -> HttpResponse {
+    /// fn response(error: &RunError<std::io::Error>) -> HttpResponse {
     ///     HttpResponse::ServiceUnavailable().finish().effect(error.effect())
     /// }
-    /// # let _ = answer;
+    /// # let _ = response;
     /// # }
     /// ```
     pub fn effect(&self) -> Effect {
@@ -84,8 +87,8 @@ impl<E> RunError<E> {
         }
     }
 
-    /// Returns whether a retry a moment later may succeed. A duplicate within an interval is not temporary: a retry after the interval
-    /// would run it. A [lock](crate::IntervalRules::release_always) that is held is temporary.
+    /// Returns whether a retry after a short backoff may succeed. `too_soon` is not temporary: a retry after the interval would run the
+    /// duplicate. A held [lock](crate::IntervalRules::release_always) is temporary.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Rejected(rejection) => matches!(rejection.code(), Code::InProgress | Code::Locked | Code::Overloaded),

@@ -7,12 +7,12 @@ use uuid::Uuid;
 
 use crate::random;
 
-/// The id of one run. A record identifies its owner by it, and it connects the lines of a log.
+/// The id of one run. It identifies the owner of a record, and connects the lines of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunId(Uuid);
 
 impl RunId {
-    /// Generates an id that no other run has.
+    /// Generates a random, unique id.
     pub(crate) fn new() -> Self {
         Self(random::id())
     }
@@ -26,7 +26,7 @@ impl RunId {
     }
 }
 
-/// Parses the id as it appears in a log.
+/// Parses an id from a log line.
 impl FromStr for RunId {
     type Err = uuid::Error;
 

@@ -1,7 +1,7 @@
 //! The background thread, which is independent of the application's threads.
 //!
-//! A handler that blocks its worker must not stall the connection to the store, or the sharing of the secret. These tasks run on a thread
-//! that runs nothing else. The process has one, started on first use.
+//! A handler that blocks its worker thread must not stall the connection to the store, the renewals or the sharing of the secret. These
+//! tasks run on a thread of their own. A process has one such thread, started on first use.
 
 use std::future::Future;
 use std::sync::LazyLock;
@@ -9,15 +9,15 @@ use std::sync::LazyLock;
 use tokio::runtime::{Builder, Handle};
 
 static THREAD: LazyLock<Handle> = LazyLock::new(|| {
-    // Checks timers after each task. The default is after 61 tasks, each of which may process a hundred replies of the store, so that a due
-    // renewal would wait for thousands of them.
+    // Checks timers after each task. By default, tokio checks them after 61 tasks. Each task may process a hundred replies of the store, so
+    // a due renewal would wait for thousands of replies.
     let runtime = Builder::new_current_thread().event_interval(1).enable_all().build();
-    let runtime = runtime.expect("a runtime for the background thread");
+    let runtime = runtime.expect("the runtime of the background thread can be created");
     let handle = runtime.handle().clone();
     std::thread::Builder::new()
         .name("onceward".into())
         .spawn(move || runtime.block_on(std::future::pending::<()>()))
-        .expect("the background thread");
+        .expect("the background thread can be started");
     handle
 });
 

@@ -1,27 +1,27 @@
-//! How a run was settled.
+//! Results of settling a run.
 
 use onceward_api::Code;
 
 use crate::rejection::Rejection;
 
-/// How a run was settled: by its [`Pass`](crate::Pass), by a [`SignedPass`](crate::SignedPass), or afterwards through the
+/// The result of settling a run: by its [`Pass`](crate::Pass), by a [`SignedPass`](crate::SignedPass), or later through the
 /// [`Guard`](crate::Guard).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
-    /// The outcome is on record: a token stays used, a reply is stored, an unknown outcome is marked. Also a token that should have been
-    /// given back and was not, because it has less than a second to live or was revoked meanwhile.
+    /// The outcome is on record: a token stays used, a reply is stored, an unknown outcome is marked. Also returned for a token that could
+    /// not be released, because it expires within a second or was revoked meanwhile.
     Final,
-    /// The same may be sent again: the token is valid again, the key is free.
+    /// The client may retry: the token is valid again, or the key is free.
     Released,
-    /// The record is not that of this run any more: the run took longer than its lease and another request has the key, or another run is
-    /// meant. A duplicate may have run.
+    /// The record no longer belongs to this run: its lease expired and another request has claimed the key, or the run id is of another
+    /// run. A duplicate may have run.
     Lost,
-    /// Nothing was settled, for this reason.
+    /// The run was not settled, for this reason.
     Rejected(Rejection),
 }
 
 impl Settled {
-    /// Whether the outcome is on record or the submission is released; otherwise what to tell the caller.
+    /// Returns `Ok` if the outcome is on record or the submission was released, and otherwise the rejection for the client.
     ///
     /// # Errors
     /// `claim_lost` for [`Lost`](Self::Lost), and the reason of a [rejection](Self::Rejected).

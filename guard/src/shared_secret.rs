@@ -15,9 +15,9 @@ use crate::token::secret::Secret;
 const RETAIN: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 /// Maximum number of shared secrets accepted at once; the oldest is dropped.
 const ACCEPTED: usize = 4;
-/// Longest pause before a failed refresh is retried.
+/// Maximum pause before a failed refresh is retried.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Maximum number of immediate compare-and-swap tries if other guards change the record of secrets.
+/// Maximum number of compare-and-swap attempts if other guards change the record of secrets.
 const TRIES: usize = 4;
 
 /// The mint and the salt, as far as this guard knows them.
@@ -58,7 +58,7 @@ impl SharedSecrets {
         self.known.read().unwrap_or_else(PoisonError::into_inner).mint.clone()
     }
 
-    /// Returns the mint. Asks the store only if the mint is not known yet. On an error, no token has changed.
+    /// Returns the mint. Queries the store only if the mint is not known yet. On an error, no token has changed.
     pub(crate) async fn mint(&self, store: &WatchedStore) -> Result<Arc<Mint>, StoreError> {
         match self.known() {
             Some(mint) => Ok(mint),
@@ -74,7 +74,7 @@ impl SharedSecrets {
             (known.shared.clone(), known.mint.clone())
         };
         match (&self.own, mint) {
-            (None, mint) => mint.ok_or_else(|| StoreError::not_executed("there is no secret to sign with")),
+            (None, mint) => mint.ok_or_else(|| StoreError::not_executed("there is no signing secret")),
             (Some(own), mint) => match (agree(store, own, &known).await?, mint) {
                 (agreed, Some(mint)) if agreed == known => Ok(mint),
                 (agreed, _) => Ok(self.accept(agreed)),
@@ -97,7 +97,7 @@ impl SharedSecrets {
         mint
     }
 
-    /// Returns the salt of intervals. Asks the store only if the salt is not known yet. On an error, nothing was claimed.
+    /// Returns the salt of intervals. Queries the store only if the salt is not known yet. On an error, nothing was claimed.
     pub(crate) async fn salt(&self, store: &WatchedStore) -> Result<Arc<Salt>, StoreError> {
         match self.known_salt() {
             Some(salt) => Ok(salt),
@@ -112,7 +112,9 @@ impl SharedSecrets {
     /// Inserts the salt into the store. If the store has a salt already, this guard uses that one.
     async fn share_salt(&self, store: &WatchedStore, own: Salt) -> Result<Arc<Salt>, StoreError> {
         let agreed = match put(store, &Ticket::of_salt(), own.as_bytes()).await? {
-            Some(bytes) => Salt::new(&bytes).ok_or_else(|| StoreError::not_executed("the store's salt is none"))?,
+            Some(bytes) => {
+                Salt::new(&bytes).ok_or_else(|| StoreError::not_executed("the salt in the store is invalid"))?
+            }
             None => own,
         };
         let salt = Arc::new(agreed);
@@ -148,7 +150,7 @@ async fn agree(store: &WatchedStore, own: &Secret, known: &[Secret]) -> Result<V
             Ok(Compared::Done) => return Ok(all),
             // Another guard has changed the record concurrently.
             Ok(Compared::Found(_) | Compared::Gone | Compared::Stale) => {}
-            // A full store answers reads and rejects writes. The next refresh tries again.
+            // A full store allows reads and rejects writes. The next refresh retries.
             Err(StoreError::NotExecuted(_)) => return Ok(theirs),
             Err(error) => return Err(error),
         }
@@ -156,8 +158,8 @@ async fn agree(store: &WatchedStore, own: &Secret, known: &[Secret]) -> Result<V
     Err(StoreError::not_executed("gave up after 4 compare-and-swap conflicts on the shared secrets"))
 }
 
-/// Inserts `value` if there is no record, and returns the record otherwise. Reads first, because a full store still answers reads; the
-/// insert decides nevertheless.
+/// Inserts `value` if there is no record, and returns the record otherwise. Reads first, because a full store still allows reads; the
+/// insert decides.
 async fn put(store: &WatchedStore, ticket: &Ticket, value: &[u8]) -> Result<Option<Bytes>, StoreError> {
     match store.look(ticket).await? {
         None => store.insert(ticket, value, RETAIN, Room::Free).await,
@@ -186,7 +188,11 @@ fn read(bytes: &[u8]) -> Result<Vec<Secret>, StoreError> {
     let each: Vec<&[u8]> = if rest.is_empty() { each.iter().map(|secret| &secret[..]).collect() } else { vec![bytes] };
     let secrets: Result<Vec<_>, _> = each.into_iter().map(Secret::new).collect();
     let secrets = secrets.map_err(StoreError::not_executed)?;
-    if secrets.is_empty() { Err(StoreError::not_executed("the store's secret is empty")) } else { Ok(secrets) }
+    if secrets.is_empty() {
+        Err(StoreError::not_executed("the shared secret in the store is empty"))
+    } else {
+        Ok(secrets)
+    }
 }
 
 /// Refreshes the shared values after each reconnect and at the interval `every`, until the guard is `gone`.
@@ -198,10 +204,10 @@ pub(crate) async fn keep_sharing(
 ) {
     loop {
         // Registered before the refresh, so that no reconnect in between is missed.
-        let mut anew = std::pin::pin!(store.reconnected());
+        let mut reconnected = std::pin::pin!(store.reconnected());
         let shared = tokio::select! {
             biased;
-            () = &mut anew => continue,
+            () = &mut reconnected => continue,
             _ = gone.changed() => return,
             shared = sharing.refresh(&store) => shared,
         };
@@ -216,7 +222,7 @@ pub(crate) async fn keep_sharing(
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = &mut anew => {}
+            () = &mut reconnected => {}
             _ = gone.changed() => return,
         }
     }
@@ -240,12 +246,12 @@ mod tests {
         sharing.known().unwrap().verify(token, "", &Subject::anonymous()).is_ok()
     }
 
-    /// Removes the shared records, as FLUSHALL does.
     async fn has_any(store: &WatchedStore) -> bool {
         let (secret, salt) = (store.look(&Ticket::of_secret()).await, store.look(&Ticket::of_salt()).await);
         secret.unwrap().is_some() || salt.unwrap().is_some()
     }
 
+    /// Removes the shared records, as FLUSHALL does.
     async fn flush(store: &WatchedStore) {
         for ticket in [Ticket::of_secret(), Ticket::of_salt()] {
             if let Some(there) = store.look(&ticket).await.unwrap() {
@@ -255,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn guards_of_one_store_agree_on_the_first_one_s_secret() {
+    async fn guards_of_one_store_agree_on_the_first_secret() {
         let store = WatchedStore::of(Memory::new());
         let (first, second) = (shared(), shared());
         let token = issue(&first.mint(&store).await.unwrap());
@@ -264,12 +270,12 @@ mod tests {
         assert_eq!(
             store.look(&Ticket::of_secret()).await.unwrap().unwrap().len(),
             Secret::SHARED,
-            "one secret, and no more"
+            "exactly one secret"
         );
     }
 
     #[tokio::test]
-    async fn a_store_that_forgot_the_secret_is_told_it_again() {
+    async fn secret_is_restored_in_a_store_that_lost_it() {
         let store = WatchedStore::of(Memory::new());
         let (first, second) = (shared(), shared());
         let token = issue(&first.mint(&store).await.unwrap());
@@ -282,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_sides_that_lost_each_other_agree_again_and_accept_what_both_have_signed() {
+    async fn diverged_guards_agree_again_and_accept_both_secrets() {
         let store = WatchedStore::of(Memory::new());
         let (first, third) = (shared(), shared());
         let before = issue(&first.mint(&store).await.unwrap());
@@ -302,7 +308,7 @@ mod tests {
 
     /// However often the store loses the secrets, the record does not grow, and the guards do not keep rewriting it.
     #[tokio::test]
-    async fn secrets_that_were_lost_again_and_again_are_kept_up_to_a_number() {
+    async fn repeatedly_lost_secrets_are_kept_up_to_a_limit() {
         let store = WatchedStore::of(Memory::new());
         let mut all = vec![shared()];
         all[0].mint(&store).await.unwrap();
@@ -328,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_former_secret_of_the_settings_outlasts_all_that_were_shared() {
+    async fn configured_previous_secret_outlasts_shared_ones() {
         let store = WatchedStore::of(Memory::new());
         let previous = Secret::random();
         let token = issue(&Mint::new([previous.clone()]));
@@ -342,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_secret_from_the_settings_never_goes_to_the_store() {
+    async fn configured_secret_is_never_stored() {
         let store = WatchedStore::of(Memory::new());
         let sharing = SharedSecrets::new(Some(Secret::random()), Some(Secret::random()), false);
         assert!(sharing.known().is_some(), "it is known at once");
@@ -356,12 +362,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guard_with_a_set_secret_accepts_the_shared_one_only_if_it_is_told_to() {
+    async fn configured_secret_accepts_the_shared_one_only_on_request() {
         let store = WatchedStore::of(Memory::new());
         let (secret, plain) = (Secret::random(), shared());
         let [told, untold] = [true, false].map(|is| SharedSecrets::new(Some(secret.clone()), None, is));
         let ours = issue(&told.mint(&store).await.unwrap());
-        assert!(accepts(&untold, &ours), "it signs with its own");
+        assert!(accepts(&untold, &ours), "it signs with its own secret");
         let theirs = issue(&plain.mint(&store).await.unwrap());
         assert!(accepts(&told, &theirs) && !accepts(&untold, &theirs));
         untold.refresh(&store).await.unwrap();
@@ -369,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_salt_is_shared_once_it_is_used_whatever_signs_and_put_back_when_it_is_lost() {
+    async fn salt_is_shared_on_first_use_and_restored_when_lost() {
         let store = WatchedStore::of(Memory::new());
         let guards = [shared(), SharedSecrets::new(Some(Secret::random()), None, false)];
         guards[1].refresh(&store).await.unwrap();
@@ -383,6 +389,6 @@ mod tests {
         flush(&store).await;
         let newcomer = shared().salt(&store).await.unwrap();
         guards[0].refresh(&store).await.unwrap();
-        assert_eq!(name(&guards[0].salt(&store).await.unwrap()), name(&newcomer), "what is in the store counts");
+        assert_eq!(name(&guards[0].salt(&store).await.unwrap()), name(&newcomer), "the salt in the store counts");
     }
 }

@@ -1,24 +1,24 @@
-//! Graceful shutdown: waits for the work in flight before the process ends.
+//! Graceful shutdown: waits for the work in flight before the process exits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// Counts the work in flight.
+/// The state of a graceful shutdown, and the count of work in flight.
 #[derive(Default)]
 pub(crate) struct Shutdown {
     running: TaskTracker,
     is_shut: AtomicBool,
 }
 
-/// Counts as work in flight until it is dropped.
+/// A token for work in flight, which delays the shutdown until it is dropped.
 pub(crate) struct InFlight(#[allow(dead_code, reason = "held for its drop")] TaskTrackerToken);
 
 impl Shutdown {
     /// Registers new work. Returns `None` once `wait` has been called.
     pub(crate) fn begin(&self) -> Option<InFlight> {
-        // Counts before it checks, so that `wait` cannot miss the new work.
+        // Count before the check, so that `wait` cannot miss the new work.
         let running = InFlight(self.running.token());
         (!self.is_shut.load(Ordering::SeqCst)).then_some(running)
     }

@@ -1,4 +1,4 @@
-//! What is on record of a submission at one moment.
+//! Snapshots: the record of a submission at one point in time.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,67 +11,68 @@ use crate::reply::{NoReply, Reply};
 use crate::run_id::RunId;
 use crate::ticket::Ticket;
 
-/// What is on record of a submission. It may be outdated a moment later: it is for people and for reconciliation, never to decide
-/// whether to run.
+/// The record of a submission at one point in time. It may be outdated a moment later: use it for display and reconciliation, never to
+/// decide whether to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// What the record says.
+    /// The state of the submission.
     pub state: RecordState,
-    /// The run that wrote the record; `None` unless the record is that of a run.
+    /// The run that wrote the record, or `None` if no run wrote it.
     pub run: Option<RunId>,
-    /// Of a run that may be in flight: the longest time until its record is renewed, expires, or says that the outcome is unknown. Until
-    /// then a crashed process looks like one in flight.
+    /// Maximum time until the record of a run in flight is renewed, expires, or counts as unknown. Until then, a crashed run looks like one
+    /// in flight. `None` if no run is in flight.
     pub doubt: Option<Duration>,
-    /// Of a claim whose owner has not given it up: the time within which a live owner renews it.
+    /// The time within which a live owner renews its claim. `None` if there is no claim, or if its owner has ended the run.
     pub lease: Option<Duration>,
-    /// When the owner has last renewed an at-most-once claim, by the owner's own clock.
+    /// Time of the last renewal of an at-most-once claim, by the owner's clock.
     renewed_at: Option<u64>,
 }
 
-/// The state of a submission, as its record says it.
+/// The state of a submission, according to its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordState {
     /// The token was issued and has not been used.
     Issued,
-    /// Nothing is recorded: the token was used, the key is free.
+    /// There is no record: the token was used, or the key is free.
     Absent,
-    /// A run is in flight since this time.
+    /// A run has been in flight since this time.
     Running(SystemTime),
     /// This run has ended, and its outcome is unknown.
     Unknown(RunId),
-    /// The run took effect, and this is the reply, or why none was stored. Of a token: an attempt has used it, and may still ask again or
-    /// release it.
+    /// The run took effect, with this reply or the reason why none was stored. Also the state of a plain token that an attempt has redeemed
+    /// and may still check again or release.
     Done(Result<Reply, NoReply>),
     /// The token was revoked before it was used.
     Revoked,
-    /// A request would be rejected whatever is on record, or what is on record is another caller's.
+    /// A request would be rejected whatever is on record, or the record belongs to another subject or action.
     Rejected(Rejection),
 }
 
-/// What a token says of itself, and what is on record of it.
+/// The fields of a token, and its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenInfo {
     /// The name of its record in the store.
     pub ticket: Ticket,
-    /// Whether it is valid for one action only.
+    /// True if the token is valid for one action only.
     pub names_action: bool,
-    /// Whether it is valid for one subject only.
+    /// True if the token is valid for one subject only.
     pub names_subject: bool,
-    /// When it expires.
+    /// The expiry of the token.
     pub expires_at: SystemTime,
-    /// Whether one of our secrets has signed it, for what it was presented for. Do not believe the other fields otherwise.
+    /// True if one of the guard's secrets signed the token and it is valid for the presented intent. Otherwise do not trust the other
+    /// fields.
     pub is_ours: bool,
-    /// Why it is too late for it, if it has expired or is of an earlier epoch.
+    /// The rejection of a token that has expired or is from an earlier epoch.
     pub late: Option<Rejection>,
-    /// What is on record, whatever else is true of it.
+    /// The record, even if the token is not valid.
     pub snapshot: Snapshot,
 }
 
 impl Snapshot {
-    /// The record as it stands at this time, in milliseconds since 1970.
+    /// Creates a snapshot of a record at this time, in milliseconds since 1970.
     pub(crate) fn of(record: Option<Record>, now: u64) -> Self {
         let mut snapshot = Self::from(RecordState::of(record.as_ref(), now));
         match record {
@@ -91,16 +92,16 @@ impl Snapshot {
         self.renewed_at = claim.heartbeat.map(|heartbeat| heartbeat.renewed_at).filter(|renewed| *renewed > 0);
     }
 
-    /// Whether the owner of this claim has renewed it since `before`: then it is alive, whatever any clock says. Two snapshots a
-    /// [`lease`](Self::lease) apart without a renewal show a claim whose owner is gone.
+    /// Returns whether the owner has renewed its claim since `before`. If so, the owner is alive, regardless of clock skew. Two snapshots a
+    /// [`lease`](Self::lease) apart without a renewal show that the owner has crashed.
     pub fn is_renewed_since(&self, before: &Self) -> bool {
         self.run == before.run && self.renewed_at.is_some_and(|renewed| before.renewed_at != Some(renewed))
     }
 
-    /// The stored reply, or what to tell a caller who wants to see it.
+    /// Returns the stored reply, or the rejection for a client that requests it.
     ///
     /// # Errors
-    /// Unless there is a reply.
+    /// If no reply is stored.
     pub fn into_reply(self) -> Result<Reply, Rejection> {
         Err(match self.state {
             RecordState::Done(Ok(reply)) => return Ok(reply),

@@ -125,14 +125,14 @@ pub trait Store: Send + Sync + 'static {
         Ok(self.epoch(ticket).unwrap_or_default())
     }
 
-    /// Decides whether new work may begin on this ticket. Settlements and renewals do not ask.
+    /// Decides whether new work may begin on this ticket. Settlements and renewals bypass this.
     fn admission(&self, _ticket: &Ticket) -> Admission {
         Admission::Accept
     }
 
-    /// Checks that the store answers and accepts writes.
+    /// Checks that the store replies and accepts writes.
     async fn ping(&self) -> Result<(), StoreError> {
-        // Removes a record that does not exist: a read-only replica would answer a read, but rejects this.
+        // Removes a record that does not exist: a read-only replica replies to a read, but rejects this.
         self.remove(&Ticket::of_ping(), b"", None).await.map(drop)
     }
 
@@ -207,7 +207,7 @@ impl<S: Store> Store for Arc<S> {
 pub enum Room {
     /// Only free room, for new work and for stored responses: a full store rejects the record.
     Free,
-    /// Also what a store keeps in reserve, for small records that continue accepted work: a token that is redeemed or given back, or the
+    /// Also the reserve of the store, for small records that continue accepted work: a token that is redeemed or given back, or the
     /// claim of a run in flight. A full store rejects larger ones.
     Reserved,
 }
@@ -222,10 +222,10 @@ impl Room {
 pub enum Admission {
     /// New work may begin.
     Accept,
-    /// New work may begin if the store answers a [`look`](Store::look) first. The store timed out recently, and one caller at a time
-    /// probes whether it answers again.
+    /// New work may begin if the store replies to a [`look`](Store::look) first. The store timed out recently, and one caller at a time
+    /// probes whether it replies again.
     Probe,
-    /// New work is rejected: the store does not answer in time.
+    /// New work is rejected: the store does not reply in time.
     Reject,
 }
 
@@ -253,7 +253,7 @@ impl Compared {
     }
 }
 
-/// A verb that failed: either it was certainly not executed, or its outcome is unknown.
+/// A verb that failed: either it was certainly not executed, or its outcome is unknown. The text says which.
 ///
 /// [`source`](Error::source) is the error that was passed to [`not_executed`](Self::not_executed) or [`unknown`](Self::unknown). If
 /// Redis cannot be reached, the chain ends in the [`io::Error`](std::io::Error) of the connection.
@@ -261,10 +261,10 @@ impl Compared {
 #[non_exhaustive]
 pub enum StoreError {
     /// Nothing was changed, for certain.
-    #[error("the store did not do it: {0}")]
+    #[error("not executed: {0}")]
     NotExecuted(#[source] Box<dyn Error + Send + Sync>),
     /// The outcome is unknown: the verb may have been executed, may still be executed, or neither.
-    #[error("the store's answer was lost: {0}")]
+    #[error("{0}; it may have been executed")]
     Unknown(#[source] Box<dyn Error + Send + Sync>),
 }
 
@@ -284,8 +284,8 @@ impl StoreError {
         self.is_because_of::<StoreFull>()
     }
 
-    /// Returns whether the store did not answer. An error that the store answered with, or that its record caused, is none of that; the
-    /// error of a store outside of this crate is, as its kind is not known.
+    /// Returns whether the store did not reply. False for an error reply of the store, and for an unreadable record. True for every error
+    /// of a store outside of this crate, whose kind is not known.
     pub(crate) fn is_away(&self) -> bool {
         let (Self::NotExecuted(reason) | Self::Unknown(reason)) = self;
         #[cfg(feature = "redis")]

@@ -3,13 +3,13 @@
 //! | to test | use |
 //! |---|---|
 //! | a duplicate, a corrected form, a replay | [`guard()`], in place of the guard of your `main` |
-//! | a token that has expired, a lease or a retention that has ended | [`ManualClock::advance`], of the clock that [`guard()`] returns |
-//! | a store that is unavailable: the 503 of your application | [`FailingStore::fail_not_executed`] |
-//! | a reply of the store that is lost | [`FailingStore::fail_unknown`] |
+//! | an expired token, lease or retention | [`ManualClock::advance`], of the clock that [`guard()`] returns |
+//! | an unavailable store: the 503 of your application | [`FailingStore::fail_not_executed`] |
+//! | a lost reply of the store | [`FailingStore::fail_unknown`] |
 //! | a handler that panics, or a task that is aborted | drop the [`Pass`](crate::Pass) |
 //! | a process that is killed | a second guard on the same store, and [`FailingStore::fail_not_executed`] for the first |
 //!
-//! `docs/testing.md` in the repository has a whole program for each.
+//! The guide `guide::testing` has a complete program for each.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,7 +23,7 @@
 //! clock.advance(Duration::from_secs(60));
 //!
 //! let late = Intent::new("POST /orders", Subject::anonymous()).credential(token.as_str());
-//! let Verdict::Reject(rejection) = guard.check(&Policy::token(), &late).await? else { panic!("it is too late") };
+//! let Verdict::Reject(rejection) = guard.check(&Policy::token(), &late).await? else { panic!("expired token accepted") };
 //! assert_eq!(rejection.code(), Code::TokenExpired);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();

@@ -24,7 +24,7 @@ pub enum Kind {
     Token,
     /// A key that the client chose.
     Key,
-    /// An interval in which the same submission runs at most once.
+    /// An interval in which equivalent requests run at most once.
     Interval,
     /// Data that guards share: the signing secret, and the salt of intervals.
     Secret,
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// The name of a record in the store. It is a digest: it does not reveal what a client sent, and no client can choose it.
+/// The name of a record in the store: a digest, which does not reveal what a client sent, and which no client can choose.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     kind: Kind,
@@ -63,8 +63,8 @@ impl Ticket {
         Self::of(Kind::Token, id.as_bytes())
     }
 
-    /// Returns the ticket of a key: a digest of subject, action and key, each behind its length, so that no caller can reach the record of
-    /// another by moving characters between them. An action that is a method and a path is compared by its [canonical
+    /// Returns the ticket of a key: a digest of subject, action and key. Each is prefixed with its length, so that no client can reach the
+    /// record of another subject by moving characters between them. An action that is a method and a path is compared by its [canonical
     /// path](canonical_action).
     pub fn of_key(subject: &Subject<'_>, action: &str, key: &Key) -> Self {
         let action = canonical_action(action);
@@ -77,8 +77,8 @@ impl Ticket {
         Self { kind: Kind::Interval, ..Self::of_key(subject, action, name) }
     }
 
-    /// Returns the ticket of any other interval, from a digest that is keyed with the store's salt: most content could be guessed
-    /// otherwise.
+    /// Returns the ticket of any other interval, from a digest that is keyed with the store's salt: without a salt, most content could be
+    /// guessed.
     pub(crate) fn of_interval(keyed: [u8; 32]) -> Self {
         Self { kind: Kind::Interval, digest: keyed }
     }
@@ -98,7 +98,7 @@ impl Ticket {
         Self::of(Kind::Secret, b"intervals")
     }
 
-    /// Returns the ticket for checks of the store itself. No record has it for longer than a moment.
+    /// Returns the ticket for health checks of the store, which write and remove a record under it.
     pub(crate) fn of_ping() -> Self {
         Self::of(Kind::Token, b"nobody's")
     }
@@ -113,7 +113,7 @@ impl Ticket {
         &self.digest
     }
 
-    /// Returns the key in a store that other applications may use as well: `<prefix>:<kind>:<digest>`.
+    /// Returns the name of the record in a store that other applications may share: `<prefix>:<kind>:<digest>`.
     pub fn name(&self, prefix: &str) -> String {
         let kind = self.kind.as_str();
         // Two colons, and the digest in base64url.
@@ -124,7 +124,8 @@ impl Ticket {
     }
 }
 
-/// Hashes a part of the digest, which is as good as random. The random key of the map prevents a client from choosing tickets that collide.
+/// Hashes a part of the digest, which is uniformly distributed. The random key of the map prevents a client from choosing tickets that
+/// collide.
 impl Hash for Ticket {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (_, part) = self.digest.split_at(24);
@@ -163,7 +164,7 @@ impl FromStr for Ticket {
 
 /// The error for a text that is not a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a ticket is written as in a log: `ticket:key:` and 43 letters, digits, `-` and `_`")]
+#[error("a ticket has the form of a log line, such as `ticket:key:` followed by 43 letters, digits, `-` or `_`")]
 pub struct BadTicket;
 
 #[cfg(test)]
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subject_action_and_key_cannot_lend_each_other_characters() {
+    fn ticket_separates_subject_action_and_key() {
         let texts = ["a", "ab", "abc", "b", "bc", "c", "\u{1}a", "a\u{1}", "127.0.0.1"];
         let named = texts.map(Subject::named);
         let others = [Subject::anonymous(), Subject::named(""), Subject::client_address([127, 0, 0, 1].into())];
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_the_same_caller_for_the_same_action_has_the_same_ticket() {
+    fn same_subject_action_and_key_give_the_same_ticket() {
         let ticket = |key| Ticket::of_key(&Subject::named("alice"), "POST /pay", &key);
         assert_eq!(ticket(Key::new("k").unwrap()), ticket(Key::from_header(b"\"k\"").unwrap()));
         let spelled = Ticket::of_key(&Subject::named("alice"), "POST /%70ay", &Key::new("k").unwrap());
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_read_as_it_was_printed_and_in_no_other_way() {
+    fn printed_ticket_parses_and_other_spellings_do_not() {
         for kind in Kind::ALL {
             let ticket = Ticket::of(kind, b"anything");
             assert_eq!(ticket.to_string().parse(), Ok(ticket));

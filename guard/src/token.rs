@@ -1,4 +1,4 @@
-//! A token: `ow1_` and the base64url of flags, id, expiry, epoch and tag.
+//! Tokens: `ow1_` and the base64url of flags, id, expiry, epoch and tag.
 
 pub(crate) mod mint;
 pub(crate) mod salt;
@@ -16,14 +16,14 @@ use crate::epoch::Epoch;
 
 const PREFIX: &str = "ow1_";
 const LENGTH: usize = 1 + 16 + 8 + 8 + TAG;
-/// The length in base64url, without padding.
+/// Length in base64url, without padding.
 const TEXT: usize = (LENGTH * 4).div_ceil(3);
-/// Bytes of the signature in a token: 128 bits.
+/// Length of the signature in a token, in bytes: 128 bits.
 pub(crate) const TAG: usize = 16;
 
-/// How long a record outlives the expiry of its token, to tolerate clock skew.
+/// Time for which a record outlives the expiry of its token, to tolerate clock skew.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
-/// Shortest remaining life, in milliseconds, with which a token is given back.
+/// Minimum remaining life of a token that is given back, in milliseconds.
 const WORTH_PUTTING_BACK: u64 = 1_000;
 
 /// The token is bound to an action.
@@ -44,7 +44,7 @@ impl Token {
         &self.text
     }
 
-    /// Returns when the token expires.
+    /// Returns the expiry of the token.
     pub fn expires_at(&self) -> SystemTime {
         clock::system_time(self.expires_at)
     }
@@ -74,7 +74,7 @@ impl TokenFields {
         self.flags & FLAG_SUBJECT != 0
     }
 
-    /// Returns how long to put a token back for, if at least one second of its life is left.
+    /// Returns the TTL with which to restore the record of a token, or `None` if less than one second of its life is left.
     pub(crate) fn worth_putting_back(expires_at: u64, clock: &Clock) -> Option<Duration> {
         let left = expires_at.saturating_sub(clock.wall());
         (left >= WORTH_PUTTING_BACK).then(|| Duration::from_millis(left) + GRACE)
@@ -125,7 +125,7 @@ mod tests {
         TokenFields { flags: FLAG_ACTION, id: Uuid::from_u128(7), expires_at: 1_800_000_000_000, epoch: [9; 8] };
 
     #[test]
-    fn a_token_reads_back_as_it_was_written() {
+    fn sealed_token_opens_with_the_same_fields() {
         let token = FIELDS.seal([3; TAG]);
         assert_eq!(token.as_str().len(), PREFIX.len() + TEXT);
         assert_eq!(TokenFields::open(token.as_str()), Some((FIELDS, [3; TAG])));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_way_only_to_write_a_token() {
+    fn token_has_one_spelling_only() {
         let token = FIELDS.seal([3; TAG]).as_str().to_owned();
         let body = &token[PREFIX.len()..];
         // 49 bytes are 392 bits and 66 characters are 396: the last four bits have to be zero.

@@ -1,6 +1,6 @@
-//! Records in the transaction of your application: committed with its rows, or not at all.
+//! Records in the transaction of your application, committed together with its rows.
 //!
-//! If the effect and its record are in different places, a crash can leave one without the other. Here both are rows of one database,
+//! If the effect and its record are in different stores, a crash can leave one without the other. Here both are rows of one database,
 //! written in one commit. [`Guard::transact`](crate::Guard::transact) runs the whole transaction:
 //!
 //! ```
@@ -31,23 +31,23 @@
 //! # }).unwrap();
 //! ```
 //!
-//! If you have a transaction already, claim in it with [`claim_in`]. It first inserts a row under a name that is unique over subject,
-//! action and key, so a second transaction waits for the first. If the first is rolled back, the second continues; if the first is
-//! committed, the second receives its reply.
+//! Inside of your own transaction, claim with [`claim_in`]. It inserts a row under a name that is unique over subject, action and key, so a
+//! second transaction waits for the first. If the first is rolled back, the second continues. If the first is committed, the second
+//! receives its reply.
 //!
 //! # Cost
 //!
-//! [`claim_in`] is one statement, also for a duplicate, or two if it had to wait for the first transaction. Storing a reply is another one
-//! ([`TxClaim::complete_in`]); omit it if duplicates can derive the reply or do not need it. On SQLite each of the two also reads the clock
-//! in the database file, and a duplicate takes another statement.
+//! [`claim_in`] takes one statement, also for a duplicate, or two if it had to wait for the first transaction. Storing a reply
+//! ([`TxClaim::complete_in`]) takes another; omit it if duplicates can derive the reply or do not need it. On SQLite, both also read the
+//! clock in the database file, and a duplicate takes one more statement.
 //!
-//! A transaction that waits for the first holds a connection of the pool for as long as the first takes. On PostgreSQL set `lock_timeout`,
-//! as an option of the connection or for the role: a transaction that has waited for that long is rejected as
+//! A transaction that waits for the first holds a connection of the connection pool until the first ends. On PostgreSQL set `lock_timeout`,
+//! as an option of the connection or for the role: after this timeout, the waiting transaction is rejected as
 //! [in progress](crate::api::Code::InProgress), and must be rolled back.
 //!
 //! # Record names
 //!
-//! A record is named by subject, action and key, and nothing else. Two applications that share the tables of Onceward receive each other's
+//! The name of a record depends on subject, action and key only. Two applications that share the tables of Onceward receive each other's
 //! replies if all three are equal. Give each application its own schema, or prefix its actions with its name. The prefix of a
 //! [`Sql`](crate::store::Sql) store is not part of the name.
 //!
@@ -56,7 +56,7 @@
 //! A record lives for [`retain`](crate::KeyRules::retain), from minutes to a year, which each operation sets itself. An expired record
 //! counts as absent. It is removed by [`keep_clean`], or by a [`Sql`](crate::store::Sql) store on the same database.
 //!
-//! The retention also limits how long you can find out whether a commit whose reply was lost took effect. Set it to at least a minute.
+//! The retention also limits the time in which you can look up the outcome of a commit whose reply was lost. Set it to at least a minute.
 //!
 //! The retention starts when the reply is written, at the end of the transaction. Without a reply it starts with the claim. In that case
 //! set it longer than the transaction takes: otherwise a duplicate that has waited for the commit finds the record expired, and runs.
@@ -75,7 +75,7 @@ use crate::intent::Intent;
 use crate::policy::KeyRules;
 pub use crate::store::sql::Dialect;
 
-/// Claims an intent in a transaction: of all transactions that claim the same intent, one is committed.
+/// Claims an intent in a transaction. Of all transactions that claim the same intent, one is committed.
 ///
 /// Claim before any other statement of the transaction, so that a duplicate does no work that it then discards. On SQLite begin the
 /// transaction with `BEGIN IMMEDIATE`.
@@ -103,6 +103,10 @@ pub use crate::store::sql::Dialect;
 ///
 /// # Errors
 /// If the database rejects the claim. After [`ClaimError::RetryTransaction`], repeat the whole transaction.
+///
+/// # Cancel safety
+///
+/// Dropping this future leaves the claim open: roll the transaction back.
 pub async fn claim_in<DB: Dialect>(
     transaction: &mut Transaction<'_, DB>,
     rules: &KeyRules,
@@ -114,13 +118,17 @@ pub async fn claim_in<DB: Dialect>(
     }
 }
 
-/// Removes expired records for as long as it is polled, a few rows at a time. Run it in a task of its own:
+/// Removes expired records in small batches, for as long as it is polled. Run it in a separate task:
 ///
 /// ```no_run
 /// # async fn begin(pool: sqlx::PgPool) {
 /// tokio::spawn(async move { onceward::transaction::keep_clean(&pool).await });
 /// # }
 /// ```
+///
+/// # Cancel safety
+///
+/// Cancel safe: dropping this future stops the removal.
 pub async fn keep_clean<DB: Dialect>(pool: &Pool<DB>) {
     crate::store::sql::keep_clean(pool).await;
 }

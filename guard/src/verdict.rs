@@ -1,17 +1,17 @@
-//! What to do with a submission.
+//! Verdicts: run, replay or reject.
 
 use crate::pass::Pass;
 use crate::rejection::{Duplicate, Rejection};
 use crate::reply::Reply;
 
-/// What to do with a submission. A duplicate is a verdict, never an error.
+/// The decision on a submission. A duplicate is a verdict, never an error.
 #[derive(Debug)]
 pub enum Verdict {
-    /// Run it, and settle the pass.
+    /// Run the submission, and settle the pass.
     Run(Pass),
-    /// Do not run it: this is the stored response of the first run.
+    /// Do not run the submission: respond with the stored response of the first run.
     Replay(Reply),
-    /// Do not run it, for this reason.
+    /// Do not run the submission, for this reason.
     Reject(Rejection),
 }
 

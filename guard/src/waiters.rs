@@ -1,4 +1,4 @@
-//! Duplicates that wait for the reply of a run in flight.
+//! Waiters: duplicates that wait for the reply of a run in flight.
 //!
 //! One task per ticket polls the store, however many duplicates wait. If the run was not applied, each waiter decides again, once: one of
 //! them runs, and the others wait for that run with their remaining time.
@@ -18,9 +18,9 @@ use crate::runtime;
 use crate::store::WatchedStore;
 use crate::ticket::Ticket;
 
-/// First and longest pause between two lookups.
+/// Backoff between two lookups: first and longest pause.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
-/// Divisor of the seats: one ticket gets at most this part of them, so that one submission does not take them all.
+/// Divisor of the seats: the waiters of one ticket get at most this fraction, so that one submission does not occupy all seats.
 const SHARE: usize = 4;
 
 /// All waiters of a guard. Cheap to clone; clones share the same state.
@@ -43,14 +43,14 @@ struct SeatMap {
 struct TicketWaiters {
     taken: usize,
     /// Notifies the waiters of the end of the run; `None` while none of them waits for one.
-    tell: Option<EndSender>,
+    sender: Option<EndSender>,
 }
 
 type EndSender = Arc<watch::Sender<Option<RunEnd>>>;
 
 impl TicketWaiters {
-    fn is_told_by(&self, tell: &EndSender) -> bool {
-        self.tell.as_ref().is_some_and(|current| Arc::ptr_eq(current, tell))
+    fn uses(&self, sender: &EndSender) -> bool {
+        self.sender.as_ref().is_some_and(|current| Arc::ptr_eq(current, sender))
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum RunEnd {
 }
 
 impl RunEnd {
-    /// Returns whether it is unknown if the run was applied. A token that is there again was released.
+    /// Returns whether the outcome of the run is unknown. If the record is that of an issued token, the run has released it.
     pub(crate) fn is_doubtful(&self) -> bool {
         matches!(self, Self::Found(None))
     }
@@ -88,11 +88,11 @@ impl Waiters {
         self.awaited().taken
     }
 
-    /// Notifies the waiters of a run that was not applied and whose record is gone, so that they need not wait for the next lookup.
+    /// Notifies the waiters of a run that was not applied and whose record was removed, so that they do not wait for the next lookup.
     pub(crate) fn released(&self, ticket: &Ticket) {
-        let tell = self.awaited().tickets.get_mut(ticket).and_then(|queue| queue.tell.take());
-        if let Some(tell) = tell {
-            tell.send_replace(Some(RunEnd::Released));
+        let sender = self.awaited().tickets.get_mut(ticket).and_then(|queue| queue.sender.take());
+        if let Some(sender) = sender {
+            sender.send_replace(Some(RunEnd::Released));
         }
     }
 
@@ -108,22 +108,22 @@ impl Waiters {
         Some(Seat { waiters: self.clone(), ticket: *ticket })
     }
 
-    /// Returns whether a waiter still listens to `tell`. Removes `tell` if none does.
-    fn keep_if_awaited(&self, ticket: &Ticket, tell: &EndSender) -> bool {
+    /// Returns whether a waiter still listens to `sender`. Removes `sender` if none does.
+    fn keep_if_awaited(&self, ticket: &Ticket, sender: &EndSender) -> bool {
         let mut awaited = self.awaited();
-        let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.is_told_by(tell)) else { return false };
-        let is_awaited = tell.receiver_count() > 0;
+        let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.uses(sender)) else { return false };
+        let is_awaited = sender.receiver_count() > 0;
         if !is_awaited {
-            queue.tell = None;
+            queue.sender = None;
         }
         is_awaited
     }
 
-    /// Removes `tell`, so that the next waiter starts a new polling task.
-    fn strike_off(&self, ticket: &Ticket, tell: &EndSender) {
+    /// Removes `sender`, so that the next waiter starts a new polling task.
+    fn remove(&self, ticket: &Ticket, sender: &EndSender) {
         let mut awaited = self.awaited();
-        if let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.is_told_by(tell)) {
-            queue.tell = None;
+        if let Some(queue) = awaited.tickets.get_mut(ticket).filter(|queue| queue.uses(sender)) {
+            queue.sender = None;
         }
     }
 
@@ -140,10 +140,10 @@ impl Seat {
         clock: &Clock,
         enough: Pin<&mut impl Future<Output = ()>>,
     ) -> Option<RunEnd> {
-        let mut told = self.join(store, clock);
+        let mut receiver = self.join(store, clock);
         tokio::select! {
             biased;
-            ended = told.wait_for(Option::is_some) => ended.ok()?.clone(),
+            ended = receiver.wait_for(Option::is_some) => ended.ok()?.clone(),
             () = enough => None,
         }
     }
@@ -152,15 +152,15 @@ impl Seat {
     fn join(&self, store: &Arc<WatchedStore>, clock: &Clock) -> watch::Receiver<Option<RunEnd>> {
         let mut awaited = self.waiters.awaited();
         let queue = awaited.tickets.entry(self.ticket).or_default();
-        if let Some(tell) = &queue.tell {
-            return tell.subscribe();
+        if let Some(sender) = &queue.sender {
+            return sender.subscribe();
         }
-        let (tell, told) = watch::channel(None);
-        let tell = Arc::new(tell);
-        queue.tell = Some(Arc::clone(&tell));
-        let end = poll_until_it_ends(self.waiters.clone(), Arc::clone(store), clock.clone(), self.ticket, tell);
+        let (sender, receiver) = watch::channel(None);
+        let sender = Arc::new(sender);
+        queue.sender = Some(Arc::clone(&sender));
+        let end = poll_until_end(self.waiters.clone(), Arc::clone(store), clock.clone(), self.ticket, sender);
         runtime::spawn(end);
-        told
+        receiver
     }
 }
 
@@ -177,17 +177,17 @@ impl Drop for Seat {
     }
 }
 
-async fn poll_until_it_ends(waiters: Waiters, store: Arc<WatchedStore>, clock: Clock, ticket: Ticket, tell: EndSender) {
+async fn poll_until_end(waiters: Waiters, store: Arc<WatchedStore>, clock: Clock, ticket: Ticket, sender: EndSender) {
     let mut backoff = Backoff::between(PAUSE.0, PAUSE.1);
-    while waiters.keep_if_awaited(&ticket, &tell) {
+    while waiters.keep_if_awaited(&ticket, &sender) {
         tokio::time::sleep(backoff.next()).await;
         let Ok(found) = store.look(&ticket).await else { continue };
         if !found.as_deref().is_some_and(|found| is_running(found, &clock)) {
-            waiters.strike_off(&ticket, &tell);
+            waiters.remove(&ticket, &sender);
             // Does not replace the end that the run itself has reported.
-            tell.send_if_modified(|told| {
-                let is_first = told.is_none();
-                told.get_or_insert(RunEnd::Found(found));
+            sender.send_if_modified(|end| {
+                let is_first = end.is_none();
+                end.get_or_insert(RunEnd::Found(found));
                 is_first
             });
             return;

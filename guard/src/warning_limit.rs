@@ -1,4 +1,4 @@
-//! A limit for warnings about something that every request may run into.
+//! Rate limits for warnings that every request may cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// Limits a warning to one line every ten seconds, and counts the lines that it suppresses.
+/// A rate limit for a warning: one line every ten seconds. Counts the lines that it suppresses.
 ///
-/// A failure that concerns every request would otherwise write a line for each of them. The first one is logged at once.
+/// Without it, a failure that affects every request would log a line for each of them. The first line is logged at once.
 ///
 /// ```
 /// use onceward::{Clock, WarningLimit};
@@ -16,14 +16,14 @@ use crate::clock::Clock;
 /// let limit = WarningLimit::new(Clock::system());
 /// for _ in 0..1_000 {
 ///     if let Some(suppressed) = limit.admit() {
-///         println!("a key is wrong; {suppressed} such lines were suppressed since the last one");
+///         println!("rejected an unknown API key; {suppressed} such lines were suppressed since the last one");
 ///     }
 /// }
 /// ```
 #[derive(Debug)]
 pub struct WarningLimit {
     clock: Clock,
-    /// From when on the next line may be logged, in milliseconds of the steady clock.
+    /// Time from which the next line may be logged, in milliseconds of the monotonic clock.
     next: AtomicU64,
     suppressed: AtomicU64,
 }
@@ -37,11 +37,11 @@ impl WarningLimit {
         Self { clock, next: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 
-    /// Counts an occurrence. Returns how many were suppressed since the last line if this one is to be logged, and `None` if it is not.
+    /// Counts an occurrence. Returns the number of suppressed lines since the last one if this line is to be logged, and `None` otherwise.
     pub fn admit(&self) -> Option<u64> {
         let (now, next) = (self.clock.steady(), self.next.load(Ordering::Relaxed));
         let then = now.saturating_add(Self::EVERY.as_millis() as u64);
-        // Of several threads at the same time, one logs.
+        // Of several concurrent threads, one logs.
         if now < next || self.next.compare_exchange(next, then, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             self.suppressed.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -49,14 +49,14 @@ impl WarningLimit {
         Some(self.suppressed.swap(0, Ordering::Relaxed))
     }
 
-    /// Returns whether the next occurrence is logged with nothing suppressed before it.
+    /// Returns whether the next occurrence is logged and no line is suppressed.
     fn is_idle(&self) -> bool {
         self.next.load(Ordering::Relaxed) <= self.clock.steady() && self.suppressed.load(Ordering::Relaxed) == 0
     }
 }
 
-/// Limits warnings by what they are about, so that a frequent one does not hide a rare one: each of a few topics has a [`WarningLimit`]
-/// of its own, and all others share one.
+/// Rate limits for warnings by topic, so that a frequent warning does not hide a rare one: each of a few topics has its own
+/// [`WarningLimit`], and all others share one.
 #[derive(Debug)]
 pub struct WarningLimits {
     clock: Clock,
@@ -65,7 +65,7 @@ pub struct WarningLimits {
 }
 
 impl WarningLimits {
-    /// Number of topics with a limit of their own at the same time.
+    /// Maximum number of topics with their own limit.
     const MOST: usize = 8;
 
     /// Creates limits that have logged nothing yet.
@@ -80,7 +80,7 @@ impl WarningLimits {
             return limit.admit();
         }
         if limits.len() >= Self::MOST {
-            // A topic whose ten seconds are over, and that has nothing to report, makes room.
+            // Replace a topic whose ten seconds have passed and that has no suppressed lines to report.
             let Some(idle) = limits.iter().position(|(_, limit)| limit.is_idle()) else { return self.others.admit() };
             limits.swap_remove(idle);
         }
@@ -97,7 +97,7 @@ mod tests {
     use crate::clock::ManualClock;
 
     #[test]
-    fn first_occurrence_is_logged_and_the_others_are_counted_until_ten_seconds_later() {
+    fn one_line_is_logged_per_ten_seconds() {
         let clock = ManualClock::new();
         let limit = WarningLimit::new((&clock).into());
         assert_eq!(limit.admit(), Some(0));
@@ -121,14 +121,14 @@ mod tests {
         for number in 2..WarningLimits::MOST {
             assert_eq!(limits.admit(&number.to_string()), Some(0));
         }
-        assert_eq!((limits.admit("one more"), limits.admit("and another")), (Some(0), None), "they share a limit");
+        assert_eq!((limits.admit("one more"), limits.admit("and another")), (Some(0), None), "they share one limit");
         clock.advance(WarningLimit::EVERY);
-        assert_eq!(limits.admit("new"), Some(0), "an idle one makes room");
-        assert_eq!(limits.admit("often"), Some(1), "what was counted is reported");
+        assert_eq!(limits.admit("new"), Some(0), "an idle topic is replaced");
+        assert_eq!(limits.admit("often"), Some(1), "the suppressed line is reported");
     }
 
     #[test]
-    fn one_of_many_threads_logs() {
+    fn one_of_many_threads_logs_the_warning() {
         let limit = WarningLimit::new((&ManualClock::new()).into());
         let logged = std::thread::scope(|scope| {
             let threads: Vec<_> =

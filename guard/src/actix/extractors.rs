@@ -1,4 +1,4 @@
-//! The values that a handler extracts from a guarded request, and the detection of whether the handler was called.
+//! The values that a handler extracts from a guarded request, and the mark that shows whether the handler was called.
 
 mod entered;
 mod request_intent;

@@ -60,7 +60,7 @@ mod tests {
     use crate::testing;
 
     #[tokio::test]
-    async fn its_text_is_a_hidden_field_with_a_token_that_its_debug_does_not_show() {
+    async fn display_is_a_hidden_field_and_debug_hides_the_token() {
         let (guard, _clock) = testing::guard();
         let hidden = HiddenToken::issue(&guard, Binding::none()).await.unwrap();
         let token = hidden.token.as_str().to_owned();

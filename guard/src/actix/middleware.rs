@@ -1,4 +1,4 @@
-//! The middleware around one request: read, check, run, settle. The decisions are made elsewhere.
+//! The middleware around one request: read, check, run, settle. `crate::http` makes the decisions.
 
 mod observe;
 mod route_rules;
@@ -163,7 +163,7 @@ async fn settle<B: MessageBody + 'static>(
     answer.send(move |headers| sign_off(headers, outcome, next.as_ref()), rules.route.guard.is_draining())
 }
 
-/// Reads the request and asks the guard. The client receives the error as the response.
+/// Reads the request and decides about it. The client receives the error as the response.
 async fn enter(rules: &RouteRules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Decision, Rejection> {
     let parsed = read(rules, request).await;
     let outer = guarded(request.request());
@@ -189,7 +189,7 @@ async fn decide(
     rules.route.decide(parsed, outer, enough, |is_idle| idle.set(is_idle)).await
 }
 
-/// Returns what the innermost guard so far has attached to a request.
+/// Returns the data that the innermost guard so far has attached to a request.
 pub(super) fn guarded(request: &HttpRequest) -> Option<Arc<GuardedRequest>> {
     request.extensions().get::<Arc<GuardedRequest>>().cloned()
 }
@@ -209,8 +209,11 @@ fn sign_off(headers: &mut HeaderMap, outcome: Outcome, next: Option<&Token>) {
 /// Creates the response for a handler that panicked or was aborted. Its outcome is unknown, so the token or key was not released.
 fn broke_off(rules: &RouteRules, audience: Audience) -> Error {
     let guard = rules.route.guard.clone();
-    tracing::error!(path = audience.path(), "a handler panicked or was cut off; whether it took effect is not known");
-    let mut error = actix_web::error::ErrorInternalServerError("the handler broke off");
+    tracing::error!(
+        path = audience.path(),
+        "a handler panicked or was aborted; its outcome is unknown, so its token or key is not released"
+    );
+    let mut error = actix_web::error::ErrorInternalServerError("the handler panicked or was aborted");
     error.add_response_mapper(move |_| {
         let answer = audience.reject(&guard, &Rejection::new(Code::Internal));
         answer.with_effect(Effect::Unknown, Code::Internal).into()

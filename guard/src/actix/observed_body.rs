@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// A body that sends these pieces, and then stops, ends or breaks off.
+    /// Creates a body that sends these chunks, and then stalls, ends or breaks off.
     fn body(pieces: &[&'static str], end: Option<Result<(), PayloadError>>) -> Payload {
         let pieces: Vec<_> = pieces.iter().map(|piece| Ok(Bytes::from_static(piece.as_bytes()))).collect();
         let sent = stream::iter(pieces);
@@ -159,7 +159,7 @@ mod tests {
         Payload::Stream { payload }
     }
 
-    /// Everything that is read, and whether it breaks off.
+    /// Reads the body. Returns its text, and true if it broke off.
     async fn read(mut payload: Payload) -> (String, bool) {
         let mut text = String::new();
         while let Some(chunk) = payload.next().await {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn guard_does_not_wait_for_what_has_not_arrived() {
+    async fn guard_does_not_wait_for_the_rest_of_a_body() {
         let body = ObservedBody::new(body(&["a", "b"], None), 10);
         assert_eq!((read(body.so_far()).await, body.ran_out()), (("ab".into(), true), true));
         let mut handler = body.to_its_end();
@@ -189,21 +189,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn guard_sees_afterwards_as_much_as_the_handler_has_read() {
+    async fn guard_sees_the_part_that_the_handler_has_read() {
         let body = ObservedBody::new(body(&["a", "b", "c"], Some(Ok(()))), 10);
         assert_eq!(read(body.to_its_end()).await, ("abc".into(), false));
         assert_eq!((read(body.so_far()).await, body.ran_out()), (("abc".into(), false), false));
     }
 
     #[tokio::test]
-    async fn body_that_breaks_off_does_so_for_both() {
+    async fn truncated_body_fails_for_guard_and_handler() {
         let body = ObservedBody::new(body(&["a"], Some(Err(PayloadError::Overflow))), 10);
         assert_eq!((read(body.so_far()).await, body.ran_out()), (("a".into(), true), false));
         assert_eq!(read(body.to_its_end()).await, ("a".into(), true));
     }
 
     #[tokio::test]
-    async fn no_more_of_a_large_body_is_kept_than_the_guard_reads() {
+    async fn large_body_is_buffered_up_to_the_limit() {
         let body = ObservedBody::new(body(&["aa", "bb", "cc", "dd"], Some(Ok(()))), 3);
         assert_eq!(read(body.to_its_end()).await, ("aabbccdd".into(), false));
         assert_eq!(body.0.seen.borrow().concat(), b"aabb");

@@ -31,7 +31,7 @@ use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 /// The default time that a duplicate waits for the first request, if the response to a token is stored.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// How much of a response is read on a route that judges by the body.
+/// Maximum number of bytes of a response that are read on a route that judges by the body.
 const JUDGED: usize = 1024 * 1024;
 
 /// Middleware that runs each submission at most once.
@@ -54,12 +54,12 @@ const JUDGED: usize = 1024 * 1024;
 ///
 /// GET, HEAD and OPTIONS pass through unchecked. A handler that has started runs to completion, even if its client disconnects.
 ///
-/// # Where CORS belongs
+/// # CORS
 ///
-/// CORS middleware wraps the guard from outside, so that its `wrap` comes after the guard's: `.wrap(protect).wrap(cors)`, or on the outer
-/// `App`. Every response then carries the headers of CORS, also a replay and a rejection, which the guard sends without asking what it
-/// wraps. Inside of the guard, CORS would add them to the first response only: a stored response keeps a few headers, and a script of
-/// another origin could not read the replay.
+/// Install CORS middleware outside of the guard: its `wrap` comes after the guard's, `.wrap(protect).wrap(cors)`, or is on the outer `App`.
+/// Every response then carries the CORS headers, including replays and rejections, which the guard sends without calling the inner
+/// services. Inside of the guard, CORS would add its headers to the first response only: they are not stored, and a script of another
+/// origin could not read the replay.
 ///
 /// ```
 /// use actix_web::middleware::DefaultHeaders;
@@ -82,9 +82,9 @@ const JUDGED: usize = 1024 * 1024;
 ///
 /// # Several guards
 ///
-/// Two guards may wrap one handler if they claim different things: a token around an interval, a key around a token. If both claim the
-/// same, as happens easily with one guard on a scope and one on a resource, the handler does not run: the client receives a 500
-/// `internal`, the log names both guards, and the token or key is valid again.
+/// Two guards may wrap one handler if they claim different tickets: a token around an interval, a key around a token. If both claim the
+/// same ticket, for example one guard on a scope and one on a resource, the handler does not run: the client receives a 500 `internal`, the
+/// log names both guards, and the token or key is valid again.
 ///
 /// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker. If each worker
 /// builds its own [`Memory`](crate::store::Memory), the server panics at startup; a `Memory` inside your own
@@ -154,7 +154,7 @@ impl Protect<KeyPolicy> {
     /// error, and every response of the handler counts by its status. Without the mark, a 4xx from an extractor looks like a 4xx from a
     /// handler that passes on another party's error. So without it, only these errors count as created before the handler:
     ///
-    /// - an error in [`ExtractorError`](super::ExtractorError), which declares it;
+    /// - an error wrapped in [`ExtractorError`](super::ExtractorError), which declares it;
     /// - without [at most once](KeyRules::at_most_once), and if the body was read to its end: an error of `Json` (syntax, type, size),
     ///   of `Form` (type, size, encoding, not its fields), and `PathError`, each as actix-web created it, not wrapped by an
     ///   `error_handler`.
@@ -214,7 +214,7 @@ impl<P: RequiresToken> Protect<P> {
         self.change_token(TokenRules::bound)
     }
 
-    /// Adds a new token, bound like the first, to every response of a handler that has used one.
+    /// Adds a new token, bound like the first, to every handler response that leaves the first token used.
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
@@ -330,8 +330,8 @@ impl<P: StoresResponses> Protect<P> {
         self
     }
 
-    /// Sets how long a duplicate of a request in flight waits for its response. Default: 10 seconds if the response to a token is
-    /// [remembered](Protect::remember), no waiting with a key. `Duration::ZERO` disables waiting: a duplicate receives `in_progress`.
+    /// Sets the maximum time that a duplicate of a request in flight waits for its response. Default: 10 seconds if the response to a token
+    /// is [remembered](Protect::remember), no waiting with a key. `Duration::ZERO` disables waiting: a duplicate receives `in_progress`.
     ///
     /// If the first was not applied, the waiting duplicates are checked again, once: one runs, and the others wait for its response for
     /// the rest of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) limits how many may wait;
@@ -450,7 +450,7 @@ impl<P> Protect<P> {
         self
     }
 
-    /// Sets how much of a body is read to find a form's token or to compare requests. Default: 256 KiB.
+    /// Sets the maximum number of bytes that are read of a body, to find a form's token or to compare requests. Default: 256 KiB.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.rules.reader.limit = bytes;

@@ -20,7 +20,7 @@ use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
 
-/// Whether a guard, or [`Exempt`], has seen the request.
+/// True once a guard, or [`Exempt`], has seen the request.
 #[derive(Clone, Default)]
 struct SeenMark(Rc<Cell<bool>>);
 
@@ -125,7 +125,7 @@ impl RequireProtection {
             if !is_seen {
                 tracing::error!(
                     route,
-                    "a submission was answered that no guard has seen; wrap its route in Protect or Exempt"
+                    "a route responded to a submission that no guard has seen; wrap the route in Protect or Exempt"
                 );
             }
         }
@@ -155,7 +155,7 @@ fn pattern(request: &HttpRequest) -> Option<String> {
 
 fn rejection(route: &str) -> Rejection {
     Rejection::new(Code::Internal).detail(format!(
-        "`{route}` takes submissions and is not protected. Wrap it in Protect, or in Exempt if it may be."
+        "`{route}` accepts submissions without protection. Wrap it in Protect, or in Exempt if it needs none."
     ))
 }
 

@@ -19,8 +19,8 @@ use crate::rejection::Rejection;
 /// use onceward::Effect;
 /// use onceward::actix::MarkEffect as _;
 ///
-/// let answer = HttpResponse::Ok().body("sold out").effect(Effect::NotApplied);
-/// # let _ = answer;
+/// let response = HttpResponse::Ok().body("sold out").effect(Effect::NotApplied);
+/// # let _ = response;
 /// ```
 pub trait MarkEffect {
     /// States whether the submission took effect.
@@ -60,14 +60,14 @@ impl From<GuardResponse> for HttpResponse {
                 sent.headers_mut().append(name, value);
             }
         }
-        let mut told = sent.extensions_mut();
+        let mut extensions = sent.extensions_mut();
         if let Some(effect) = response.effect() {
-            told.insert(effect);
+            extensions.insert(effect);
         }
         if let Some(outcome) = response.outcome() {
-            told.insert(InnerOutcome(outcome));
+            extensions.insert(InnerOutcome(outcome));
         }
-        drop(told);
+        drop(extensions);
         sent
     }
 }
@@ -101,9 +101,9 @@ impl Audience {
 /// Reports the outcome in the headers of a response.
 pub(super) fn mark(headers: &mut HeaderMap, outcome: Outcome) {
     let timing = HeaderName::from_static(header::SERVER_TIMING);
-    let told = OutcomeHeaders::of(outcome, headers.contains_key(&timing));
-    headers.insert(HeaderName::from_static(header::OUTCOME), HeaderValue::from_static(told.outcome));
-    if let Some(Ok(value)) = told.server_timing.map(HeaderValue::try_from) {
+    let reported = OutcomeHeaders::of(outcome, headers.contains_key(&timing));
+    headers.insert(HeaderName::from_static(header::OUTCOME), HeaderValue::from_static(reported.outcome));
+    if let Some(Ok(value)) = reported.server_timing.map(HeaderValue::try_from) {
         headers.append(timing, value);
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct RunToCompletion<T: 'static> {
     rules: Rc<RouteRules>,
 }
 
-/// Whether the run only waits for another run at the moment, and may be dropped.
+/// True while the run only waits for another run, and may be dropped.
 pub(super) type Idle = Rc<Cell<bool>>;
 
 enum RunStage<T> {

@@ -12,10 +12,9 @@ use crate::guard::Guard;
 
 /// Runs a server until SIGTERM or SIGINT, then shuts it down gracefully. A second signal stops it at once.
 ///
-/// A server that is stopped waits for its connections, and drops handlers without one: the handler of a client that has disconnected
-/// would be aborted. So this function first lets responses close their connections, then accepts no new work and waits for all handlers
-/// in flight, and only then stops the server. A handler that has not completed within the guard's `drain_limit` is aborted. The signal and
-/// each step are logged.
+/// actix-web waits for open connections when it stops, and aborts the handler of a client that has disconnected. This function avoids
+/// that: it first lets responses close their connections, then rejects new work and waits for all handlers in flight, and only then stops
+/// the server. A handler that has not completed within the guard's `drain_limit` is aborted. The signal and each step are logged.
 ///
 /// ```no_run
 /// use actix_web::{App, HttpServer};
@@ -53,11 +52,11 @@ where
     serve_until_signal(server, stop).await
 }
 
-/// Runs a server until SIGTERM or SIGINT, and then `stop`, which has to stop the server: for an application with a shutdown of its own around
-/// [`Guard::shut_down`]. A second signal stops the server at once. The server must have been made with `disable_signals`.
+/// Runs a server until SIGTERM or SIGINT, and then `stop`, which has to stop the server: for an application with its own graceful shutdown
+/// around [`Guard::shut_down`]. A second signal stops the server at once. Build the server with `disable_signals`.
 ///
 /// # Errors
-/// If the server fails, or the signals cannot be listened for.
+/// If the server fails, or the signal handlers cannot be installed.
 pub async fn serve_until_signal(server: Server, stop: impl Future<Output = ()>) -> io::Result<()> {
     let mut signals = Signals::listen()?;
     let handle = server.handle();

@@ -47,7 +47,7 @@ const BODY_LIMIT: usize = 16 * 1024;
 
 async fn read(body: web::Payload) -> Result<web::Bytes, Rejection> {
     let body = body.to_bytes_limited(BODY_LIMIT).await.map_err(|_| Rejection::new(Code::BodyTooLarge))?;
-    body.map_err(|_| Rejection::new(Code::BadRequest).detail("The body broke off."))
+    body.map_err(|_| Rejection::new(Code::BadRequest).detail("The body ended early."))
 }
 
 async fn issue(
@@ -60,7 +60,7 @@ async fn issue(
     let asked: TokenRequest = parse_json(request.content_type(), &read(body).await?)?.unwrap_or_default();
     if asked.subject.is_some() {
         return Err(Rejection::new(Code::BadRequest)
-            .detail("`subject`: whom a token is for is decided by this application, not by the request."));
+            .detail("`subject` is not accepted here: the application decides which subject the token belongs to."));
     }
     let ttl = guard.ttl(asked.ttl, guard.token_ttl())?;
     let bound = Binding::to(asked.action.as_deref(), subject);
@@ -69,7 +69,7 @@ async fn issue(
         mode => match guard.issue(ttl, bound.clone()).await {
             Ok(token) => token,
             Err(error) => {
-                tracing::debug!(%error, "no token could be issued");
+                tracing::debug!(%error, "could not issue a token");
                 if mode == Mode::Enforce {
                     return Err(Code::StoreUnavailable.into());
                 }

@@ -1,4 +1,4 @@
-//! Detection of workers that each build their own memory store: every worker thread of a server builds the application for itself.
+//! Detects workers that each build their own memory store: every worker thread of a server builds its own application.
 
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -69,7 +69,7 @@ pub(super) fn assert_shared(guard: &Guard) {
     };
     assert!(
         is_shared,
-        "every worker of this server builds a memory store of its own, so none knows what another has accepted: \
+        "every worker of this server builds its own memory store, so a duplicate may run in another worker; \
          build the guard before `HttpServer::new` and move a clone into the closure"
     );
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn worker_is_told_by_the_name_of_its_thread() {
+    fn worker_is_identified_by_its_thread_name() {
         let expected = |group: &str, number| Some(Worker { group: group.to_owned(), number });
         assert_eq!(worker("actix-server worker 3"), expected("actix-server worker", 3));
         assert_eq!(worker("actix-rt|system:2|arbiter:11"), expected("actix-rt|system:2|arbiter", 11));

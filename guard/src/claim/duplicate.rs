@@ -27,7 +27,7 @@ impl Claim {
         let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
         let rejection = match (found, &self.terms.origin) {
             (_, Origin::Token(..)) if is_other => Rejection::new(Code::TokenUsed)
-                .detail("This token was sent before with other content. Fetch a new one."),
+                .detail("This token was used before with different content. Fetch a new one."),
             // Only the sender of the token receives its reply.
             (found, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => found.used().into(),
             (_, _) if is_other => Code::KeyReused.into(),

@@ -123,7 +123,10 @@ impl Claim {
             Err(error) => {
                 self.terms.engine.metrics.not_renewed();
                 self.terms.engine.store.step_failed(error);
-                tracing::debug!(%error, ticket = ?self.terms.ticket, run = %self.run(), "could not renew the claim; retrying until the lease expires");
+                tracing::debug!(
+                    %error, ticket = ?self.terms.ticket, run = %self.run(),
+                    "could not renew the claim; retrying until the lease expires"
+                );
             }
         }
         (kept.unwrap_or(NextStep::Again), is_answered)

@@ -215,7 +215,7 @@ impl Claim {
         Err(conflict())
     }
 
-    /// Returns whether the write of a revoked claim may still arrive: until one lease after the store first answered.
+    /// Returns whether the write of a revoked claim may still arrive: until one lease after the first reply of the store.
     pub(super) fn may_still_come(&self, met: &CellWrite, answered_at: &mut Option<u64>) -> bool {
         let now = self.terms.engine.clock.steady();
         let first = *answered_at.get_or_insert(now);

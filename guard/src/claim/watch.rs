@@ -1,6 +1,6 @@
 //! Watches a claim whose run is in another process: if its lease expires and no process has renewed or settled it, it is overdue.
 //!
-//! A backend may renew and settle its claim at another process of the service, so the record in the store has the last word.
+//! A backend may renew and settle its claim at another process of the service, so the record in the store is decisive.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::run_id::RunId;
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 
-/// Bounds of the time between two looks at an overdue claim.
+/// Bounds of the pause between two lookups of an overdue claim.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Maximum number of looks per second at overdue claims, over a long time.
+/// Maximum number of lookups of overdue claims per second, on average.
 const LOOKS_PER_SECOND: u32 = 200;
-/// Number of overdue claims of which each has a line of its own in the log.
+/// Number of overdue claims that are logged with one line each. Beyond it, the lines are rate limited.
 const LOGGED_EACH: usize = 100;
 
 /// A claim that a backend holds. It does not keep the guard alive.
@@ -33,7 +33,7 @@ struct ClaimWatch {
 }
 
 impl Claim {
-    /// Counts the claim as open. Only a claim at most once can be overdue: every other one is free again when its lease expires.
+    /// Counts the claim as open. Only an at-most-once claim can be overdue: any other claim disappears when its lease expires.
     pub(super) fn watch(&self) {
         let (engine, lease) = (&self.terms.engine, self.terms.rules.lease);
         if !self.terms.rules.at_most_once || !engine.open_claims.add(self.run(), after(engine, lease)) {
@@ -55,7 +55,7 @@ impl Claim {
         self.terms.engine.open_claims.extend(self.run(), after(&self.terms.engine, self.terms.rules.lease));
     }
 
-    /// Counts the claim as open no more.
+    /// Stops counting the claim as open.
     pub(super) fn end_watch(&self) {
         let place = self.terms.engine.open_claims.end(self.run());
         place.into_iter().for_each(|place| self.terms.engine.renewals.remove(place));
@@ -63,14 +63,14 @@ impl Claim {
 }
 
 impl ClaimWatch {
-    /// Schedules the next look, unless the run has ended.
+    /// Schedules the next lookup, unless the run has ended.
     fn look_after(self: Arc<Self>, engine: &Engine, pause: Duration) {
         let run = self.run;
         let place = engine.renewals.add(self, pause);
         engine.open_claims.place(run, place).into_iter().for_each(|place| engine.renewals.remove(place));
     }
 
-    /// Returns after which time to look again, or `None` if the run has ended.
+    /// Looks up the claim if it is due. Returns the time until the next lookup, or `None` if the run has ended.
     async fn look(&self, engine: &Engine) -> Option<Duration> {
         let now = engine.clock.steady();
         match engine.open_claims.due(self.run)? {
@@ -79,7 +79,7 @@ impl ClaimWatch {
         }
     }
 
-    /// Decides by the record of a claim that was not renewed at this process. A failed look decides nothing.
+    /// Decides by the record of a claim that was not renewed at this process. A failed lookup is repeated later.
     fn judge(&self, engine: &Engine, found: Result<Option<Record>, StoreError>) -> Option<Duration> {
         match found {
             Ok(Some(Record::Claimed(claimed))) if claimed.run == self.run => match self.left(engine, &claimed) {
@@ -97,7 +97,7 @@ impl ClaimWatch {
         }
     }
 
-    /// Returns how long the lease of the claim still lasts. A claim without a heartbeat disappears when its lease expires.
+    /// Returns the remaining time of the lease, or `None` if it has expired. A claim without a heartbeat disappears with its lease.
     fn left(&self, engine: &Engine, claimed: &ClaimRecord) -> Option<Duration> {
         let Some(heartbeat) = claimed.heartbeat else { return Some(self.lease) };
         let left = heartbeat.renewed_at.saturating_add(claimed.lease).saturating_sub(engine.clock.wall());
@@ -111,7 +111,7 @@ impl ClaimWatch {
         self.pause(engine)
     }
 
-    /// Logs a line for each of the first overdue claims, and limits the lines of all others.
+    /// Logs one line for each of the first overdue claims; the lines of further claims are rate limited.
     fn warn(&self, engine: &Engine) {
         let suppressed = match engine.open_claims.counts().overdue {
             ..=LOGGED_EACH => 0,
@@ -191,11 +191,11 @@ mod tests {
             let key = Key::new(key).unwrap();
             let intent = Intent::new("pay", Subject::named("alice")).key(&key);
             let policy = Policy::key(rules.lease(LEASE).unwrap());
-            let Ok(Verdict::Run(pass)) = self.here.check(&policy, &intent).await else { panic!("it is free") };
+            let Ok(Verdict::Run(pass)) = self.here.check(&policy, &intent).await else { panic!("the key is free") };
             pass.into_signed().await.unwrap().unwrap()
         }
 
-        /// Lets time pass, and takes the steps that are due at the process that has handed out the claims.
+        /// Advances the clock, and runs the due steps of the process that has handed out the claims.
         async fn advance(&self, time: Duration) {
             self.clock.advance(time);
             for step in self.here.renewals().take_due() {
@@ -210,18 +210,18 @@ mod tests {
     }
 
     async fn open(guard: &Guard, pass: &str) -> crate::SignedPass {
-        guard.open_pass(pass).await.unwrap().expect("it is ours")
+        guard.open_pass(pass).await.unwrap().expect("the pass is valid")
     }
 
     #[tokio::test]
-    async fn claim_is_overdue_from_the_end_of_its_lease_until_it_is_renewed_or_settled() {
+    async fn claim_without_renewal_is_overdue_after_its_lease() {
         let service = Service::new();
         let pass = service.claim(KeyRules::at_most_once(), "k").await;
         assert_eq!(service.counts(), (1, 0));
         service.advance(LEASE).await;
         assert_eq!(service.counts(), (1, 1));
         service.advance(LONGEST_PAUSE * 2).await;
-        assert_eq!(service.counts(), (1, 1), "it stays so");
+        assert_eq!(service.counts(), (1, 1), "the claim stays overdue");
         assert!(open(&service.here, &pass).await.renew().await.unwrap());
         assert_eq!(service.counts(), (1, 0));
         service.advance(LONGEST_PAUSE).await;
@@ -242,7 +242,7 @@ mod tests {
         assert!(open(&service.there, &renewed).await.renew().await.unwrap());
         open(&service.there, &completed).await.complete(None).await.unwrap();
         open(&service.there, &released).await.release().await.unwrap();
-        assert_eq!(service.counts(), (4, 0), "this process does not know it yet");
+        assert_eq!(service.counts(), (4, 0), "this process has not looked yet");
         service.advance(LEASE / 2).await;
         assert_eq!(service.counts(), (2, 1));
         let key = Key::new(settled).unwrap();
@@ -251,7 +251,7 @@ mod tests {
         service.there.settle(&KeyRules::at_most_once(), &intent, None, effect, None).await.unwrap();
         service.advance(LEASE / 2).await;
         service.advance(LONGEST_PAUSE).await;
-        assert_eq!(service.counts(), (1, 1), "the renewed one was abandoned since, and the settled one is gone");
+        assert_eq!(service.counts(), (1, 1), "the renewed claim is overdue, the settled one is not counted");
     }
 
     #[tokio::test]
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn claim_renewed_at_a_process_that_did_not_hand_it_out_is_counted_once() {
+    async fn claim_renewed_by_another_process_is_counted_once() {
         let service = Service::new();
         let pass = service.claim(KeyRules::at_most_once(), "k").await;
         assert!(open(&service.there, &pass).await.renew().await.unwrap());

@@ -99,7 +99,7 @@ fn unescape(name: &str) -> Option<String> {
 /// The error for a text that is not a JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{pointer}` is not a JSON pointer: it begins with a slash, as in `/order/amount`, and `~` is written `~0`, `/` in a name `~1`"
+    "`{pointer}` is not a JSON pointer: start it with a slash, as in `/order/amount`, and write `~0` for `~` and `~1` for `/` in a name"
 )]
 pub struct BadPointer {
     pointer: String,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_is_read_as_its_standard_says() {
+    fn pointer_is_parsed_as_rfc_6901_defines() {
         assert_eq!(names(""), [""; 0]);
         assert_eq!(names("/"), [""]);
         assert_eq!(names("/a/0/b"), ["a", "0", "b"]);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pointer_is_refused_by_name() {
+    fn invalid_pointer_is_rejected_by_name() {
         for bad in ["amount", "a/b", "#/a", " /a", "/a~", "/a~2b", "~0"] {
             let error = Fields::only(["/good", bad]).unwrap_err();
             assert!(error.to_string().contains(&format!("`{bad}`")), "{error}");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_matter_in_which_order_fields_are_named() {
+    fn order_of_fields_does_not_matter() {
         assert_eq!(Fields::only(["/a", "/b", "/a"]), Fields::only(["/b", "/a"]));
     }
 }

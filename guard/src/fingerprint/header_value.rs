@@ -51,7 +51,7 @@ impl<'a> HeaderValue<'a> {
     }
 }
 
-/// Reads up to the next semicolon, and returns what follows. An empty text between two semicolons is not a parameter.
+/// Splits the text at the next semicolon. Returns the parameter before it, if there is one, and the rest.
 fn split_parameter(text: &[u8]) -> Option<(Option<Parameter<'_>>, &[u8])> {
     if text.is_empty() || text.starts_with(b";") {
         return Some((None, text));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_not_read() {
+    fn ambiguous_header_value_is_not_parsed() {
         for text in
             ["", ";", "a/b, c/d", "a b", "a/b; x", "a/b; x=", "a/b; x=\"1", "a/b; x=\"1\"2", "a/b; x=1; X=2", "é/b"]
         {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_quote_does_not_end_a_text() {
+    fn escaped_quote_does_not_end_a_string() {
         for (text, inner, rest) in
             [(r#"a"b"#, "a", "b"), (r#""""#, "", r#"""#), (r#"a\"b"c"#, r#"a\"b"#, "c"), (r#"a\\"b"#, r"a\\", "b")]
         {

@@ -12,8 +12,8 @@ pub(super) trait Named {
     fn write(&self, to: &mut ContentDigest);
 }
 
-/// Writes the included items, sorted by name. Items of the same name keep their order: it may determine which item a price belongs to. The
-/// item that carries a token is never included, or a retry with a new token would have another fingerprint.
+/// Writes the included items, sorted by name. Items of the same name keep their order, which may carry meaning: the first price belongs to
+/// the first item. The item that carries a token is never included, or a retry with a new token would have another fingerprint.
 pub(super) fn write<T: Named>(mut all: Vec<T>, chosen: &Chosen, to: &mut ContentDigest) {
     all.retain(|one| one.name() != header::FIELD.as_bytes());
     all.sort_by(|one, other| one.name().cmp(other.name()));

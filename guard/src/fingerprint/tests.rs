@@ -1,4 +1,4 @@
-//! What is the same and what is not: tables of pairs, and properties.
+//! Tests of which contents have the same fingerprint: tables of pairs, and properties.
 
 mod json;
 mod multipart;
@@ -21,7 +21,7 @@ fn body(content_type: &str, body: &[u8], fields: &Fields) -> Fingerprint {
     Content { content_type: Some(content_type), body, ..PLAIN }.fingerprint(fields)
 }
 
-/// Checks that two bodies of one type say the same, or that they do not.
+/// Asserts that two bodies of one type have the same fingerprint, or different ones.
 #[track_caller]
 fn compare(content_type: &str, fields: &Fields, one: &str, other: &str, same: bool) {
     let of = |text: &str| body(content_type, text.as_bytes(), fields);
@@ -37,7 +37,7 @@ fn all_but(pointers: &[&str]) -> Fields {
 }
 
 #[test]
-fn every_part_of_a_request_counts() {
+fn every_part_of_a_request_changes_the_fingerprint() {
     let all = [
         PLAIN,
         Content { method: "PUT", ..PLAIN },
@@ -64,7 +64,7 @@ fn every_part_of_a_request_counts() {
 }
 
 #[test]
-fn all_spellings_of_a_path_are_the_same() {
+fn path_spellings_have_the_same_fingerprint() {
     for path in ["/%70ay", "/p%61y", "/%70%61%79"] {
         assert_eq!(of(Content { path, ..PLAIN }), of(PLAIN), "{path}");
     }
@@ -72,7 +72,7 @@ fn all_spellings_of_a_path_are_the_same() {
 }
 
 #[test]
-fn a_query_is_its_pairs_and_a_form_is_too() {
+fn query_and_form_are_compared_by_their_pairs() {
     for (one, other, same) in [
         ("a=1&b=2", "b=2&a=1", true),
         ("a=1&b=2", "&&a=1&b=2&", true),
@@ -101,7 +101,7 @@ fn a_query_is_its_pairs_and_a_form_is_too() {
 }
 
 #[test]
-fn fields_of_a_form_are_chosen_by_name() {
+fn form_fields_are_chosen_by_name() {
     for (fields, one, other, same) in [
         (only(&["/a"]), "a=1&b=2", "b=3&a=1&c", true),
         (only(&["/a"]), "a=1", "a=2", false),
@@ -124,12 +124,12 @@ fn fields_of_a_form_are_chosen_by_name() {
         compare(FORM, &fields, one, other, same);
     }
     let query = |query| Content { query, content_type: Some(FORM), body: b"", ..PLAIN }.fingerprint(&only(&["/a"]));
-    assert_ne!(query("b=1"), query("b=2"), "the query always counts");
+    assert_ne!(query("b=1"), query("b=2"), "the query is always included");
     compare("text/plain", &only(&["/a"]), "a=1&b=2", "a=1&b=3", false);
 }
 
 #[test]
-fn one_field_is_not_another_of_the_same_value() {
+fn fields_with_equal_values_have_different_fingerprints() {
     for (content_type, text) in [(FORM, "a=1&b=1"), ("application/json", r#"{"a":1,"b":1}"#)] {
         let of = |pointer| body(content_type, text.as_bytes(), &only(&[pointer]));
         assert_ne!(of("/a"), of("/b"), "{text}");
@@ -138,7 +138,7 @@ fn one_field_is_not_another_of_the_same_value() {
 }
 
 #[test]
-fn a_content_type_may_be_written_in_several_ways() {
+fn content_type_spellings_have_the_same_fingerprint() {
     for (one, other, same) in [
         ("text/plain", "Text/PLAIN", true),
         ("text/plain;charset=utf-8", "text/plain ; Charset=\"utf-8\";", true),
@@ -157,26 +157,26 @@ fn a_content_type_may_be_written_in_several_ways() {
 }
 
 #[test]
-fn the_store_sees_what_only_the_key_can_tell() {
+fn stored_fingerprint_depends_on_key_and_ticket() {
     let (one, other) = (Fingerprint::of_bytes(b"1"), Fingerprint::of_bytes(b"2"));
     let (k, l) = (b"k", b"l");
     let (here, there) = ([1; 32], [2; 32]);
     assert_eq!(one.keyed(k, &here), Fingerprint::of_bytes(b"1").keyed(k, &here));
     assert_ne!(one.keyed(k, &here), one.keyed(l, &here));
-    assert_ne!(one.keyed(k, &here), one.keyed(k, &there), "nor can two callers who sent the same be told");
+    assert_ne!(one.keyed(k, &here), one.keyed(k, &there), "equal content under another ticket");
     assert_ne!(one.keyed(k, &here), other.keyed(k, &here));
     assert_ne!(one.keyed(k, &here), one.0[..16]);
 }
 
 #[test]
-fn neither_content_nor_fingerprint_shows_much() {
+fn debug_output_hides_content() {
     assert_eq!(format!("{:?}", Fingerprint::of_bytes(b"")), "Fingerprint(e3b0c442…)");
     let content = Content { query: "_onceward=s3cret", body: b"s3cret", ..PLAIN };
     assert_eq!(format!("{content:?}"), "Content { method: \"POST\", path: \"/pay\", .. }");
 }
 
 #[test]
-fn hostile_bodies_take_no_longer_than_their_size() {
+fn hostile_bodies_are_digested_in_bounded_time() {
     let sized = |piece: &str| piece.repeat(256 * 1024 / piece.len());
     let (json, form) = ("application/json", "multipart/form-data; boundary=");
     let (long_boundary, dashes) = (format!("{form}{}", "-".repeat(8 * 1024)), format!("{form}-"));
@@ -210,7 +210,7 @@ fn hostile_bodies_take_no_longer_than_their_size() {
 
 proptest! {
     #[test]
-    fn no_content_makes_it_stumble(
+    fn arbitrary_content_does_not_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         query in "\\PC{0,40}", strange in "\\PC{0,40}", at in 0..6_usize,
         pointer in "(/[a-c0-2~]{0,2}){0,3}",
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plain_body_is_the_same_only_as_itself(
+    fn plain_bodies_match_only_if_equal(
         one in proptest::collection::vec(any::<u8>(), 0..4), other in proptest::collection::vec(any::<u8>(), 0..4),
     ) {
         let of = |bytes| body("application/octet-stream", bytes, &Fields::all());

@@ -21,13 +21,13 @@ const UNREAD: &str = "unread";
 
 #[allow(dead_code, reason = "each adapter is a feature of its own")]
 impl Guard {
-    /// Like [`check`](Self::check), but leaves counting to the adapter, which counts the verdict once it is final.
+    /// Like [`check`](Self::check), but does not count the verdict: the adapter counts it once it is final.
     pub(crate) async fn decide(&self, policy: &Policy, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
         check::decide(&self.0, policy, intent).await
     }
 
-    /// Waits if this is the rejection of a duplicate of a run in flight. The future may be dropped while `idle` was last called with
-    /// `true`.
+    /// Waits if the rejection is `in_progress`: the request is a duplicate of a run in flight. Cancel safe only after `idle(true)` and
+    /// before `idle(false)`.
     pub(crate) async fn wait_if_in_progress(
         &self,
         rejection: Rejection,
@@ -55,7 +55,7 @@ impl Guard {
         }
     }
 
-    /// Counts a rejection that precedes the decision.
+    /// Counts a rejection before the guard has decided.
     pub(crate) fn count_rejection(&self, policy: &Policy, code: Code) {
         self.0.metrics.reject(policy.label(), code);
     }

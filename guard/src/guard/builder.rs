@@ -1,3 +1,5 @@
+//! Builds guards.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +24,8 @@ use crate::token::secret::Secret;
 use crate::waiters::Waiters;
 use crate::warning_limit::WarningLimit;
 
-/// Builder of a [`Guard`].
-#[must_use = "a guard is made by `build`"]
+/// A builder of a [`Guard`] with your own settings.
+#[must_use = "call `build` to create the guard"]
 pub struct GuardBuilder {
     store: Arc<dyn Store>,
     secret: Option<Secret>,
@@ -61,7 +63,7 @@ impl GuardBuilder {
         }
     }
 
-    /// Sets the signing secret. If none is set, the guards that share a store agree on one through that store. A secret that is set is
+    /// Sets the signing secret. Default: guards on the same store generate one and share it through the store. A secret that you set is
     /// never written to the store.
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
@@ -72,33 +74,33 @@ impl GuardBuilder {
     ///
     /// To rotate the secret without rejecting a client, perform three rolling restarts:
     ///
-    /// 1. `secret(old)` and `secret_previous(new)`: every process accepts what the new secret will sign.
+    /// 1. `secret(old)` and `secret_previous(new)`: every process accepts tokens and passes signed with the new secret.
     /// 2. `secret(new)` and `secret_previous(old)`.
-    /// 3. `secret(new)` alone, once the tokens and passes that the old secret signed have expired.
+    /// 3. `secret(new)` alone, once the tokens and passes signed with the old secret have expired.
     ///
-    /// Without the first step, a process that has not been restarted rejects what a restarted one signs: `token_invalid`, and 400 for a
-    /// pass. To switch between the secret that guards share and one that is set, [`secret_previous_shared`](Self::secret_previous_shared)
-    /// stands for the shared one.
+    /// Without the first step, a process that has not been restarted rejects tokens (`token_invalid`) and passes (400) of a restarted one.
+    /// To switch between the shared secret and your own, use [`secret_previous_shared`](Self::secret_previous_shared) for the shared one.
     pub fn secret_previous(mut self, secret: Secret) -> Self {
         self.secret_previous = Some(secret);
         self
     }
 
-    /// Also accepts tokens and passes that were signed with the secret that guards share through the store when none is set. It takes the
-    /// place of the old or the new secret in the steps of [`secret_previous`](Self::secret_previous):
+    /// Also accepts tokens and passes that were signed with the secret that guards share through the store. Use it in the steps of
+    /// [`secret_previous`](Self::secret_previous) in place of the old or the new secret:
     ///
-    /// 1. From the shared secret to a set one: `secret_previous(new)`; then `secret(new)` and `secret_previous_shared()`; then
+    /// 1. From the shared secret to your own: `secret_previous(new)`; then `secret(new)` and `secret_previous_shared()`; then
     ///    `secret(new)`.
     /// 2. Back: `secret(old)` and `secret_previous_shared()`; then `secret_previous(old)`; then neither.
     ///
-    /// As long as this is set, a party that can write to the store can make the guard accept a secret of its own.
+    /// While this is set, an attacker who can write to the store can make the guard accept the attacker's secret.
     pub fn secret_previous_shared(mut self) -> Self {
         self.accepts_shared = true;
         self
     }
 
-    /// Sets how often a guard reads what it shares with other guards through the store. Default: 1 second. After the store has lost the
-    /// signing secret and a new guard has started, guards may disagree on the secret for about this long, and for at most twice this long.
+    /// Sets the interval at which a guard reads the secrets that it shares with other guards through the store. Default: 1 second. If the
+    /// store loses the signing secret and a new guard starts, guards may disagree on the secret for about this interval, at most twice as
+    /// long.
     pub fn share_every(mut self, every: Duration) -> Self {
         self.share_every = every;
         self
@@ -114,8 +116,8 @@ impl GuardBuilder {
     }
 
     /// Sets the grace period at the start of a graceful shutdown ([`Guard::shut_down`], `actix::serve`). Default: 250 milliseconds.
-    /// Requests are served as before, and every response closes its connection, so that clients connect elsewhere. Behind a load balancer,
-    /// make it longer than the interval of its health check.
+    /// Requests are served, and every response carries `Connection: close`, so that clients connect to another server. Behind a load
+    /// balancer, make it longer than the interval of its health check.
     pub fn last_call(mut self, time: Duration) -> Self {
         self.last_call = time;
         self
@@ -142,8 +144,8 @@ impl GuardBuilder {
         self
     }
 
-    /// Sets how many duplicates may wait at once for runs in flight, on routes that let them wait. Default: 1,000. The duplicates of one
-    /// submission get at most a quarter of them. Further duplicates are rejected as `in_progress`.
+    /// Sets the maximum number of duplicates that wait for runs in flight, on routes that let them wait. Default: 1,000. The duplicates of
+    /// one submission take at most a quarter of it. Further duplicates are rejected as `in_progress`.
     pub fn waiters(mut self, most: usize) -> Self {
         self.waiters = most;
         self

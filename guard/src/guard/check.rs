@@ -84,7 +84,7 @@ async fn check_key(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>) 
     enter(engine, claim, in_flight).await
 }
 
-/// Looks up even a token that has expired or is stale: a late retry still receives its reply.
+/// Checks a remembered token. A late retry still receives its reply, even if the token has expired or is stale.
 async fn check_remembered(
     engine: &Arc<Engine>,
     rules: &KeyRules,
@@ -121,18 +121,18 @@ async fn ticket_of_interval(engine: &Engine, intent: &Intent<'_>) -> Result<Tick
 
 async fn enter(engine: &Arc<Engine>, claim: Arc<Claim>, in_flight: InFlight) -> Result<Verdict, StoreError> {
     if engine.renewals.is_full() {
-        return Err(StoreError::not_executed("too many claims wait to be written or revoked"));
+        return Err(StoreError::not_executed("too many failed writes wait for a retry, so new work is rejected"));
     }
     let mut in_flight = Some(in_flight);
     match (claim.enter(&mut in_flight).await?, in_flight) {
         (None, Some(in_flight)) => Ok(Verdict::Run(Pass::of_claim(Arc::clone(engine), claim, in_flight))),
         (Some(duplicate), _) => Ok(duplicate.into()),
-        (None, None) => unreachable!("it is taken only with an error"),
+        (None, None) => unreachable!("`enter` takes `in_flight` only if it fails"),
     }
 }
 
-/// Returns the rejection, or an internal error if the conflicting claim is that of the run in which this is checked. That is a bug in the
-/// application: the inner run would wait for the outer one forever.
+/// Returns the rejection, or an internal error if the conflicting claim belongs to the run of the guard around the handler. That is a bug
+/// in the application: the inner run would wait for the outer one forever.
 async fn unless_within(
     engine: &Engine,
     run: RunId,
@@ -147,10 +147,10 @@ async fn unless_within(
     tracing::error!(
         action = &*intent.action,
         %run,
-        "a handler asks for the claim that the guard around it holds, so its work never runs; name another action or key"
+        "a handler tried to claim what the guard around it has claimed, so its work never runs; use another action or key"
     );
     Rejection::new(Code::Internal)
-        .detail("The handler asked for what the guard around it holds, so its work did not run.")
+        .detail("The handler tried to claim what the guard around it has claimed, so its work did not run.")
 }
 
 /// Returns the ticket that a submission claims, or `None` if it presents no token or key for it.
@@ -232,7 +232,7 @@ pub(super) fn fails_open(policy: &Policy, error: &StoreError) -> bool {
     policy.fails_open() && !error.is_because_of::<UnknownRecord>()
 }
 
-/// Returns what a client receives if the store failed during a check.
+/// Returns the rejection for the client if the store failed during a check.
 pub(super) fn rejection_after(error: &StoreError, policy: &Policy, intent: &Intent<'_>) -> Rejection {
     let code = match (policy, error, intent.repeats_attempt) {
         (_, StoreError::NotExecuted(_), _) => Code::StoreUnavailable,
@@ -258,7 +258,7 @@ pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<To
     let token = mint.verify(text, &intent.action, &intent.subject)?;
     if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
         return Err(Rejection::new(Code::TokenInvalid)
-            .detail("This submission needs a token that was issued for it. Fetch one that names its action."));
+            .detail("This submission needs a token that is bound to it. Fetch a token for its action and subject."));
     }
     Ok(token)
 }

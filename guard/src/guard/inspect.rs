@@ -39,12 +39,12 @@ async fn look_at_token(
 ) -> Result<Snapshot, StoreError> {
     let ticket = Ticket::of_token(token.id);
     let late = engine.lateness(token, &ticket).await?;
-    // A remembered reply is kept for longer than the token is valid.
+    // A remembered reply is stored for longer than the token is valid.
     if let (Some(late), None) = (&late, &rules.remember) {
         return Ok(RecordState::Rejected(late.clone()).into());
     }
     let record = engine.record(&ticket).await?;
-    // Only the caller that sent the first request may see its reply.
+    // Only the subject that sent the first request may see its reply.
     if let Some(
         found @ (Record::Claimed(ClaimRecord { asker: Some(asker), .. })
         | Record::Done(DoneRecord { asker: Some(asker), .. })),
@@ -96,7 +96,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(10);
 
     #[tokio::test]
-    async fn a_ticket_tells_whose_record_it_is_and_how_long_that_is_in_doubt() {
+    async fn lookup_by_ticket_shows_state_run_and_doubt() {
         let (guard, clock) = testing::guard();
         let key = Key::new("k").unwrap();
         let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((absent.state, absent.run, absent.doubt), (RecordState::Absent, None, None));
 
         let held = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
-        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free") };
+        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("free key rejected") };
         let run = pass.run_id();
         let alive = guard.look_at(&ticket).await.unwrap();
         assert_eq!((alive.run, alive.doubt), (run, Some(LEASE)));
@@ -116,16 +116,16 @@ mod tests {
         assert_eq!((Some(ended.state), ended.run, ended.doubt), (run.map(RecordState::Unknown), run, None));
 
         clock.advance(Duration::from_secs(25 * 60 * 60));
-        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free again") };
+        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("free key rejected") };
         let run = pass.run_id();
         pass.complete(Some(Reply::new(201, "made"))).await.unwrap();
         let done = guard.look_at(&ticket).await.unwrap();
         assert_eq!((done.state, done.run, done.doubt), (RecordState::Done(Ok(Reply::new(201, "made"))), run, None));
     }
 
-    /// The operator's clock may differ from the owner's.
+    /// The clock of the operator's machine is ahead of the owner's.
     #[tokio::test]
-    async fn whoever_is_alive_is_seen_to_be_whatever_the_clock_of_the_one_who_looks_says() {
+    async fn renewal_shows_live_owner_despite_clock_skew() {
         let (owner, ahead) = (ManualClock::new(), ManualClock::new());
         ahead.advance(LEASE * 100);
         let store = Arc::new(Memory::with_clock((&owner).into()));
@@ -135,9 +135,9 @@ mod tests {
         let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
         let held = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
-        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("it is free") };
+        let Ok(Verdict::Run(pass)) = guard.check(&held, &intent).await else { panic!("free key rejected") };
         let first = operator.look_at(&ticket).await.unwrap();
-        assert!(matches!(first.state, RecordState::Unknown(_)), "by the clock its owner is gone: {first:?}");
+        assert!(matches!(first.state, RecordState::Unknown(_)), "expired by the operator's clock: {first:?}");
         assert_eq!(first.lease, Some(LEASE));
         assert!(!operator.look_at(&ticket).await.unwrap().is_renewed_since(&first));
         owner.advance(LEASE / 2);

@@ -26,12 +26,12 @@ pub enum IssueError {
     /// The time to live is outside of [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
     #[error(transparent)]
     Ttl(#[from] SettingError),
-    /// The store did not write the token, or whether it did is unknown.
+    /// The store did not write the token, or it is unknown whether it did.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Returns the time to live if a token can have it.
+/// Returns the time to live if it is in the allowed range.
 pub(super) fn valid(ttl: Duration) -> Result<Duration, SettingError> {
     if TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(SettingError::TokenTtl(ttl)) }
 }
@@ -55,12 +55,12 @@ async fn write(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Result<To
             engine.metrics.issued();
             Ok(token)
         }
-        Some(_) => Err(StoreError::not_executed("a token with this id is there already")),
+        Some(_) => Err(StoreError::not_executed("the store already has a token with this id")),
     }
 }
 
-/// Creates a token that is not stored, and is signed with a secret that is dropped at once: a guard that enforces rejects it as
-/// `token_invalid`, and not as used.
+/// Creates a token that is not stored, signed with a random secret that no guard has: a guard that enforces rejects it as `token_invalid`,
+/// and not as used.
 pub(super) fn blank(engine: &Engine, ttl: Duration, bound: &Binding<'_>) -> Token {
     sign(engine, &Mint::new([Secret::random()]), random::id(), ttl, Epoch::default(), bound)
 }

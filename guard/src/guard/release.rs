@@ -42,7 +42,7 @@ mod tests {
         Attempt::new(name).unwrap()
     }
 
-    async fn ask(guard: &Guard, token: &str, attempt: Option<&str>) -> Result<(), Code> {
+    async fn check(guard: &Guard, token: &str, attempt: Option<&str>) -> Result<(), Code> {
         redeem(guard, token, attempt).await.map(drop)
     }
 
@@ -71,13 +71,13 @@ mod tests {
     const USED: Result<(), Code> = Err(Code::TokenUsed);
 
     #[tokio::test]
-    async fn the_same_attempt_is_accepted_again_and_no_other_is() {
+    async fn same_attempt_is_accepted_again_and_no_other() {
         let (guard, clock) = testing::guard();
         let token = token(&guard).await;
         for _ in 0..3 {
-            assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
-            assert_eq!(ask(&guard, &token, Some("two")).await, USED);
-            assert_eq!(ask(&guard, &token, None).await, USED, "and its mark stays");
+            assert_eq!(check(&guard, &token, Some("one")).await, Ok(()));
+            assert_eq!(check(&guard, &token, Some("two")).await, USED);
+            assert_eq!(check(&guard, &token, None).await, USED, "and the record of the attempt stays");
             clock.advance(Duration::from_secs(9));
         }
         let intent = Intent::new("a", Subject::anonymous()).credential(&token);
@@ -88,31 +88,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_is_known_for_a_minute_also_past_the_token_s_own_expiry() {
+    async fn attempt_is_accepted_for_a_minute_despite_token_expiry() {
         let (guard, clock) = testing::guard();
         let token = token(&guard).await;
-        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+        assert_eq!(check(&guard, &token, Some("one")).await, Ok(()));
         clock.advance(Duration::from_secs(59));
-        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
-        assert_eq!(ask(&guard, &token, Some("two")).await, Err(Code::TokenExpired));
+        assert_eq!(check(&guard, &token, Some("one")).await, Ok(()));
+        assert_eq!(check(&guard, &token, Some("two")).await, Err(Code::TokenExpired));
         clock.advance(Duration::from_secs(1));
-        assert_eq!(ask(&guard, &token, Some("one")).await, Err(Code::TokenExpired));
+        assert_eq!(check(&guard, &token, Some("one")).await, Err(Code::TokenExpired));
     }
 
     #[tokio::test]
-    async fn being_asked_by_others_does_not_prolong_a_mark() {
+    async fn rejected_requests_do_not_extend_an_attempt_record() {
         let (guard, clock) = testing::guard();
         let token = guard.issue(TTL * 10, Binding::none()).await.unwrap().as_str().to_owned();
-        assert_eq!(ask(&guard, &token, Some("one")).await, Ok(()));
+        assert_eq!(check(&guard, &token, Some("one")).await, Ok(()));
         for _ in 0..6 {
             clock.advance(Duration::from_secs(10));
-            assert_eq!(ask(&guard, &token, None).await, USED);
+            assert_eq!(check(&guard, &token, None).await, USED);
         }
-        assert_eq!(ask(&guard, &token, Some("one")).await, USED, "its minute is over");
+        assert_eq!(check(&guard, &token, Some("one")).await, USED, "the attempt has expired");
     }
 
     #[tokio::test]
-    async fn only_its_own_attempt_releases_a_token_and_may_do_so_twice() {
+    async fn token_is_released_only_by_its_own_attempt() {
         let (guard, clock) = testing::guard();
         let token = token(&guard).await;
         let lost = Settled::Lost;
@@ -121,31 +121,31 @@ mod tests {
         assert_eq!(guard.release(&token, &named("one"), RunId::new()).await.unwrap(), lost);
         assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), Settled::Released);
         assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), Settled::Released);
-        let second = redeem(&guard, &token, Some("two")).await.expect("it works again").unwrap();
+        let second = redeem(&guard, &token, Some("two")).await.expect("the token was released").unwrap();
         assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), lost);
         clock.advance(Duration::from_secs(60));
-        assert_eq!(guard.release(&token, &named("two"), second).await.unwrap(), lost, "its minute is over");
+        assert_eq!(guard.release(&token, &named("two"), second).await.unwrap(), lost, "the attempt has expired");
         let malformed = guard.release("x", &named("two"), second).await.unwrap();
         assert_eq!(malformed, Settled::Rejected(Code::TokenMalformed.into()));
     }
 
     #[tokio::test]
-    async fn an_attempt_asked_again_names_the_same_run_and_after_its_release_another() {
+    async fn retried_attempt_keeps_its_run_until_released() {
         let (guard, _clock) = testing::guard();
         let token = token(&guard).await;
         let first = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
-        assert_eq!(redeem(&guard, &token, Some("one")).await, Ok(Some(first)), "asked again, it is the same");
+        assert_eq!(redeem(&guard, &token, Some("one")).await, Ok(Some(first)), "a retry continues the same run");
         assert_eq!(guard.release(&token, &named("one"), first).await.unwrap(), Settled::Released);
         let second = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
         assert_ne!(first, second);
         let lost = Settled::Lost;
-        assert_eq!(guard.release(&token, &named("one"), first).await.unwrap(), lost, "that run is over");
-        assert_eq!(ask(&guard, &token, Some("two")).await, USED);
+        assert_eq!(guard.release(&token, &named("one"), first).await.unwrap(), lost, "that run has ended");
+        assert_eq!(check(&guard, &token, Some("two")).await, USED);
         assert_eq!(guard.release(&token, &named("one"), second).await.unwrap(), Settled::Released);
     }
 
     #[tokio::test]
-    async fn a_token_that_is_released_too_late_stays_away() {
+    async fn token_released_too_late_stays_used() {
         let (guard, clock) = testing::guard();
         let token = token(&guard).await;
         let run = redeem(&guard, &token, Some("one")).await.unwrap().unwrap();
@@ -153,17 +153,19 @@ mod tests {
         let lost = Settled::Lost;
         assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), lost);
         assert_eq!(guard.release(&token, &named("one"), run).await.unwrap(), lost);
-        assert_eq!(ask(&guard, &token, None).await, USED);
+        assert_eq!(check(&guard, &token, None).await, USED);
     }
 
     #[tokio::test]
-    async fn a_pass_of_an_attempt_gives_the_token_back() {
+    async fn released_pass_of_an_attempt_frees_the_token() {
         let (guard, _clock) = testing::guard();
         let token = token(&guard).await;
         let one = named("one");
         let intent = Intent::new("a", Subject::anonymous()).credential(&token).attempt(&one);
-        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else {
+            panic!("valid token rejected")
+        };
         pass.release().await.unwrap();
-        assert_eq!(ask(&guard, &token, None).await, Ok(()));
+        assert_eq!(check(&guard, &token, None).await, Ok(()));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::TOKEN_TTL;
 use crate::engine::Engine;
-use crate::record::{DoneRecord, NOBODY, REVOKED, Record};
+use crate::record::{BARRED, DoneRecord, REVOKED, Record};
 use crate::run_id::RunId;
 use crate::store::{Compared, Room, StoreError};
 use crate::ticket::Ticket;
@@ -17,13 +17,13 @@ const TRIES: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Revocation {
-    /// The token was unused, and is rejected with `token_revoked` from now on: no request has run with it, and no SDK replaces it by itself.
-    /// A store that rejects the write because it is full removes the token, which is `token_used` then.
+    /// The token was unused, and is rejected as `token_revoked` from now on: no request has run with it, and no SDK replaces it by itself.
+    /// If a full store refuses the write, the token is removed, and is rejected as `token_used`.
     Now,
     /// The token was revoked before, or has no record: it was used, has expired, or belongs to another store. A token without a record is
     /// barred until it expires, so that a request that redeemed it earlier cannot release it; requests with it receive `token_used`.
     Gone,
-    /// A request has used the token; the record of that is kept. An attempt that used it can no longer release it.
+    /// A request has used the token; its record stays. An attempt that redeemed the token can no longer release it.
     Used,
     /// A run on a route that remembers replies holds the token, or the outcome of that run is unknown. If the run is not applied, the token
     /// is valid again, and can be revoked then.
@@ -42,9 +42,9 @@ pub(super) async fn revoke(engine: &Engine, token: &str) -> Result<Revocation, S
             Compared::Found(found) => Some(found),
         };
         let found = found.map(|found| Record::decode(&found).map(|record| (found, record))).transpose();
-        let barring = bar(engine, NOBODY, &fields);
+        let barring = bar(engine, BARRED, &fields);
         match (found.map_err(StoreError::not_executed)?, barring) {
-            (Some((_, Record::Done(done))), _) if [NOBODY, REVOKED].contains(&done.run) => {
+            (Some((_, Record::Done(done))), _) if [BARRED, REVOKED].contains(&done.run) => {
                 return Ok(Revocation::Gone);
             }
             (Some((_, Record::Done(_))), _) | (Some(_), None) => return Ok(Revocation::Used),
@@ -65,7 +65,7 @@ pub(super) async fn revoke(engine: &Engine, token: &str) -> Result<Revocation, S
     Err(StoreError::not_executed("gave up after 8 compare-and-swap conflicts on the token's record"))
 }
 
-/// Replaces the record of an unused token by a revocation. If a full store rejects that write, the token is removed, and counts as used
+/// Replaces the record of an unused token by a revocation. If a full store refuses that write, the token is removed, and counts as used
 /// from then on. An expired token is removed as well.
 async fn withdraw(engine: &Engine, ticket: &Ticket, token: &TokenFields) -> Result<Compared, StoreError> {
     if let Some((revoked, life)) = bar(engine, REVOKED, token) {
@@ -106,7 +106,7 @@ mod tests {
     const TTL: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn looking_into_a_token_says_what_it_is_bound_to_and_uses_nothing_up() {
+    async fn inspecting_a_token_shows_its_binding_and_consumes_nothing() {
         let (guard, clock) = testing::guard();
         let token = guard.issue(TTL, Binding::none().action("pay").subject(Subject::named("alice"))).await.unwrap();
         let presented = |action, subject| Intent::new(action, subject).credential(token.as_str());
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_revoked_token_is_refused_and_what_was_used_stays_on_record() {
+    async fn revoked_token_is_rejected_and_used_record_stays() {
         let (guard, _clock) = testing::guard();
         let bound = guard.issue(TTL, Binding::none().action("pay")).await.unwrap();
         assert_eq!(guard.revoke(bound.as_str()).await.unwrap(), Revocation::Now);
         assert_eq!(guard.revoke(bound.as_str()).await.unwrap(), Revocation::Gone);
         let intent = Intent::new("pay", Subject::anonymous()).credential(bound.as_str());
         let Ok(Verdict::Reject(rejection)) = guard.check(&Policy::token(), &intent).await else {
-            panic!("it is revoked")
+            panic!("revoked token accepted")
         };
         assert_eq!(rejection.code(), Code::TokenRevoked);
         assert_eq!(guard.inspect(&intent).await.unwrap().unwrap().snapshot.state, RecordState::Revoked);
@@ -142,7 +142,7 @@ mod tests {
         let used = guard.issue(TTL, Binding::none()).await.unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).credential(used.as_str());
         let remembered = Policy::Token(TokenRules::new().remember(TTL));
-        let Ok(Verdict::Run(pass)) = guard.check(&remembered, &intent).await else { panic!("it is good") };
+        let Ok(Verdict::Run(pass)) = guard.check(&remembered, &intent).await else { panic!("valid token rejected") };
         assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revocation::InUse);
         pass.complete(None).await.unwrap();
         assert_eq!(guard.revoke(used.as_str()).await.unwrap(), Revocation::Used);
@@ -162,21 +162,27 @@ mod tests {
         };
         let in_use = guard.issue(TTL, Binding::none()).await.unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).credential(in_use.as_str());
-        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else {
+            panic!("valid token rejected")
+        };
         for _ in 0..3 {
             assert_eq!(guard.revoke(in_use.as_str()).await.unwrap(), Revocation::Gone);
         }
         pass.release().await.unwrap();
         assert_eq!(used(in_use.as_str()).await, Code::TokenUsed);
         let remembered = Policy::Token(TokenRules::new().remember(TTL));
-        let Ok(Verdict::Reject(rejection)) = guard.check(&remembered, &intent).await else { panic!("it is barred") };
+        let Ok(Verdict::Reject(rejection)) = guard.check(&remembered, &intent).await else {
+            panic!("barred token accepted")
+        };
         assert_eq!(rejection.code(), Code::TokenUsed);
 
         let marked = guard.issue(TTL, Binding::none()).await.unwrap();
         let attempt = Attempt::new("one").unwrap();
         let intent = Intent::new("pay", Subject::anonymous()).credential(marked.as_str()).attempt(&attempt);
-        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else { panic!("it is good") };
-        let run = pass.run_id().expect("it has an attempt");
+        let Ok(Verdict::Run(pass)) = guard.check(&Policy::token(), &intent).await else {
+            panic!("valid token rejected")
+        };
+        let run = pass.run_id().expect("a pass of an attempt has a run id");
         assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revocation::Used);
         pass.release().await.unwrap();
         let lost = Settled::Lost;
@@ -191,6 +197,6 @@ mod tests {
             guard.look_at(&Ticket::of_token(TokenFields::open(marked.as_str()).unwrap().0.id)).await.unwrap().state,
             RecordState::Absent
         );
-        assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revocation::Gone, "it has expired");
+        assert_eq!(guard.revoke(marked.as_str()).await.unwrap(), Revocation::Gone, "the token has expired");
     }
 }

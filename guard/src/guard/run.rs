@@ -1,4 +1,4 @@
-//! Runs any function once: for jobs and message consumers.
+//! Runs any function once, for jobs and message consumers.
 
 use std::future::Future;
 
@@ -53,7 +53,7 @@ where
         Err(error) => {
             let (error, effect) = RunError::of(error, policy);
             let _ = pass.settle(effect, None).await.inspect_err(|error| {
-                tracing::debug!(%error, ?effect, "could not settle the claim of work that failed; retrying in the background, or its lease ends it");
+                tracing::debug!(%error, ?effect, "could not settle failed work; a claim is retried in the background, a token stays used");
             });
             return Err(error);
         }
@@ -66,7 +66,7 @@ where
     })
 }
 
-/// Returns only a verdict to run; any other outcome is counted.
+/// Returns a verdict to run. Counts any other outcome and returns `None`, so that the work runs unprotected.
 async fn check_and_count(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Option<Verdict> {
     let outcome = match guard.check(policy, intent).await {
         Ok(Verdict::Run(pass)) => return Some(Verdict::Run(pass)),

@@ -1,4 +1,4 @@
-//! Settles a run whose outcome is unknown, which only the application or an operator can do.
+//! Settles runs whose outcome is unknown, on request of the application or an operator.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::token::TokenFields;
 pub(super) struct Target<'a> {
     pub(super) ticket: Ticket,
     pub(super) token: Option<TokenFields>,
-    /// For the log.
+    /// The action, for the audit log.
     pub(super) action: &'a str,
 }
 
@@ -127,25 +127,25 @@ mod tests {
     use crate::verdict::Verdict;
 
     #[tokio::test]
-    async fn a_remembered_token_whose_outcome_is_unknown_is_settled_either_way() {
+    async fn unknown_remembered_token_is_settled_either_way() {
         let (guard, _clock) = testing::guard();
         let rules = KeyRules::retryable();
         let policy = Policy::Token(TokenRules::new().remember_by(rules.clone()));
         for (effect, then) in [(Effect::Applied, "replay"), (Effect::NotApplied, "run")] {
             let token = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();
             let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
-            let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is good") };
+            let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("valid token rejected") };
             let alive = guard.settle(&rules, &intent, None, effect, None).await.unwrap();
-            assert_eq!(alive, Settled::Rejected(Code::InProgress.into()), "it is alive");
+            assert_eq!(alive, Settled::Rejected(Code::InProgress.into()), "the run is in flight");
             pass.unknown().await.unwrap();
             let RecordState::Unknown(run) = guard.look(&policy, &intent).await.unwrap().state else {
-                panic!("nobody can tell")
+                panic!("the outcome is not unknown")
             };
             for _ in 0..2 {
                 let settled = guard.settle(&rules, &intent, Some(run), effect, Some(Reply::new(201, "made"))).await;
                 assert_eq!(settled.unwrap().into_result(), Ok(()));
             }
-            let said = match guard.check(&policy, &intent).await.unwrap() {
+            let verdict = match guard.check(&policy, &intent).await.unwrap() {
                 Verdict::Replay(reply) if reply.status() == 201 => "replay",
                 Verdict::Run(pass) => {
                     pass.complete(None).await.unwrap();
@@ -153,16 +153,16 @@ mod tests {
                 }
                 other => panic!("{other:?}"),
             };
-            assert_eq!(said, then);
+            assert_eq!(verdict, then);
         }
         let forged = Intent::new("a", Subject::anonymous()).credential("ow1_x");
-        let refused = guard.settle(&rules, &forged, None, Effect::Applied, None).await.unwrap();
-        assert_eq!(refused, Settled::Rejected(Code::TokenMalformed.into()));
+        let rejected = guard.settle(&rules, &forged, None, Effect::Applied, None).await.unwrap();
+        assert_eq!(rejected, Settled::Rejected(Code::TokenMalformed.into()));
     }
 
     /// An operator settles the first run of an attempt twice, and the attempt has run again in between.
     #[tokio::test]
-    async fn settling_a_run_twice_leaves_a_later_run_of_its_attempt_alone() {
+    async fn settling_a_run_again_leaves_a_later_run_unchanged() {
         let (guard, _clock) = testing::guard();
         let rules = KeyRules::at_most_once();
         let (key, attempt) = (Key::new("k").unwrap(), Attempt::new("one").unwrap());
@@ -170,14 +170,14 @@ mod tests {
         let mut runs = Vec::new();
         for _ in 0..2 {
             let checked = guard.check(&Policy::key(rules.clone()), &intent).await;
-            let Ok(Verdict::Run(pass)) = checked else { panic!("it is free") };
+            let Ok(Verdict::Run(pass)) = checked else { panic!("free key rejected") };
             let run = pass.run_id().unwrap();
             pass.unknown().await.unwrap();
             runs.push(run);
             let settled = guard.settle(&rules, &intent, Some(runs[0]), Effect::NotApplied, None).await.unwrap();
             match runs.len() {
                 1 => assert_eq!(settled, Settled::Released),
-                _ => assert_eq!(settled, Settled::Lost, "that was another run"),
+                _ => assert_eq!(settled, Settled::Lost, "the run id is of another run"),
             }
         }
         assert_ne!(runs[0], runs[1]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_has_the_ticket_settles_what_is_unknown_and_nothing_that_lives() {
+    async fn ticket_settles_an_unknown_run_and_no_live_one() {
         let (guard, _clock) = testing::guard();
         let rules = KeyRules::at_most_once();
         let policy = Policy::key(rules.clone());
@@ -193,27 +193,27 @@ mod tests {
             let key = Key::new(then).unwrap();
             let intent = Intent::new("a", Subject::named("alice")).key(&key);
             let ticket = Ticket::of_key(&Subject::named("alice"), "a", &key);
-            let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
+            let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("free key rejected") };
             let settle = async |run| {
                 guard.settle_ticket(&rules, ticket, run, effect, Some(Reply::new(201, "made"))).await.unwrap()
             };
-            assert_eq!(settle(None).await, Settled::Rejected(Code::InProgress.into()), "it is alive");
+            assert_eq!(settle(None).await, Settled::Rejected(Code::InProgress.into()), "the run is in flight");
             let run = pass.run_id();
             pass.unknown().await.unwrap();
             let other = Some(RunId::new());
-            assert_eq!(settle(other).await, Settled::Lost, "that was another run");
+            assert_eq!(settle(other).await, Settled::Lost, "the run id is of another run");
             for _ in 0..2 {
                 assert_eq!(settle(run).await.into_result(), Ok(()));
             }
-            let said = match guard.check(&policy, &intent).await.unwrap() {
+            let verdict = match guard.check(&policy, &intent).await.unwrap() {
                 Verdict::Replay(reply) if reply.status() == 201 => "replay",
                 Verdict::Run(_) => "run",
                 other => panic!("{other:?}"),
             };
-            assert_eq!(said, then);
+            assert_eq!(verdict, then);
         }
-        let nobody = Ticket::of(Kind::Key, b"nobody's");
-        let happened = guard.settle_ticket(&rules, nobody, None, Effect::Applied, None).await.unwrap();
-        assert_eq!(happened, Settled::Rejected(Code::NotFound.into()));
+        let unknown = Ticket::of(Kind::Key, b"unknown");
+        let applied = guard.settle_ticket(&rules, unknown, None, Effect::Applied, None).await.unwrap();
+        assert_eq!(applied, Settled::Rejected(Code::NotFound.into()));
     }
 }

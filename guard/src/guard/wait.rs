@@ -16,8 +16,11 @@ use crate::store::StoreError;
 use crate::verdict::Verdict;
 use crate::waiters::{RunEnd, Seat};
 
-/// Waits if this is the rejection of a duplicate of a run in flight. The future may be dropped while `idle` was last called with `true`: at
-/// every other moment it may hold a claim.
+/// Waits if the rejection is `in_progress`: the request is a duplicate of a run in flight.
+///
+/// # Cancel safety
+///
+/// Cancel safe only after `idle(true)` and before `idle(false)`: at every other moment the future may hold a claim.
 pub(super) async fn wait_after(
     engine: &Arc<Engine>,
     rejection: Rejection,
@@ -36,7 +39,7 @@ pub(super) async fn wait_after(
     engine.metrics.waited(match &waited {
         Some(Verdict::Run(_)) => WaitResult::Ran,
         Some(Verdict::Replay(_) | Verdict::Reject(_)) => WaitResult::Answered,
-        None => WaitResult::InVain,
+        None => WaitResult::TimedOut,
     });
     Ok(waited.unwrap_or_else(|| Verdict::Reject(Rejection::new(Code::InProgress))))
 }
@@ -59,7 +62,7 @@ async fn wait_in(
     };
     let Some(first) = end().await else { return Ok(None) };
     // By now, the key may belong to a request with other content.
-    if let Some(duplicate) = told_at_end(claim, &first)? {
+    if let Some(duplicate) = duplicate_at_end(claim, &first)? {
         return Ok(Some(duplicate.into()));
     }
     if first.is_doubtful() {
@@ -67,15 +70,15 @@ async fn wait_in(
     }
     match decide(engine, policy, intent).await? {
         Verdict::Reject(rejection) if rejection.code() == Code::InProgress => match end().await {
-            Some(second) => Ok(told_at_end(claim, &second)?.map(Verdict::from)),
+            Some(second) => Ok(duplicate_at_end(claim, &second)?.map(Verdict::from)),
             None => Ok(None),
         },
         verdict => Ok(Some(verdict)),
     }
 }
 
-/// Returns what a waiter receives after a run has ended like this, or `None` if the record does not show that the token or key was used.
-fn told_at_end(claim: &Claim, ended: &RunEnd) -> Result<Option<Duplicate>, StoreError> {
+/// Returns the verdict for a waiter after this end of the run, or `None` if the record does not show that the token or key was used.
+fn duplicate_at_end(claim: &Claim, ended: &RunEnd) -> Result<Option<Duplicate>, StoreError> {
     match ended {
         RunEnd::Found(Some(found)) => claim.duplicate_for(found),
         RunEnd::Found(None) | RunEnd::Released => Ok(None),

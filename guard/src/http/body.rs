@@ -18,7 +18,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// The body of a request, as the chunks in which it arrives.
 pub(crate) trait RequestBody: Stream<Item = Result<Bytes, Self::Error>> + Unpin {
-    /// The error of a body that breaks off.
+    /// The error of a body that ends early.
     type Error;
 
     /// Puts back the data that was read, so that the handler reads the same body from its beginning.
@@ -56,7 +56,7 @@ impl BufferedBody {
                 Ok(None) => is_whole = true,
                 Err(error) => {
                     from.put_back(read.together(), BodyEnd::Broken(error));
-                    return Err(broken("it broke off"));
+                    return Err(broken("it ended early"));
                 }
             }
         }
@@ -130,7 +130,7 @@ impl Pieces {
 /// Creates the rejection of a body that is larger than the limit.
 pub(super) fn too_large(limit: usize) -> Rejection {
     Rejection::new(Code::BodyTooLarge)
-        .detail(format!("A submission may have {limit} bytes here, so that it can be compared with another."))
+        .detail(format!("The body is larger than {limit} bytes, the limit for comparing requests on this route."))
 }
 
 /// Reads a small body to its end. A large, slow or broken one is not read, and its connection is closed.

@@ -1,4 +1,4 @@
-//! The decision whether a request runs, and the settlement of its run.
+//! Decides whether a request runs, and settles its run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::verdict::Verdict;
 pub(crate) struct Route {
     pub(crate) guard: Guard,
     pub(crate) policy: Policy,
-    /// How long a duplicate waits for the first request. `None` or zero: it does not wait.
+    /// Maximum time that a duplicate waits for the first request. `None` or zero: it does not wait.
     pub(crate) wait: Option<Duration>,
     pub(crate) mode: Mode,
-    /// Whether a response carries a new token.
+    /// True if a response carries a new token.
     pub(crate) next_token: bool,
 }
 
@@ -60,8 +60,8 @@ impl Route {
         rejection
     }
 
-    /// Asks the guard about a request that outer guards may have admitted. The client receives the error as the response. A duplicate
-    /// stops waiting when `enough` completes, and its future may be dropped while `idle` was last called with `true`.
+    /// Decides about a request that outer guards may have admitted. The client receives the error as the response. A duplicate stops
+    /// waiting when `enough` completes. The future is cancel safe while `idle` was last called with `true`.
     pub(crate) async fn decide<F: Future<Output = ()>>(
         &self,
         parsed: Result<Option<ParsedRequest>, Rejection>,
@@ -73,7 +73,7 @@ impl Route {
             return Ok(Decision::Unprotected);
         };
         let failed = |error| {
-            tracing::debug!(%error, "a submission could not be checked and was not run");
+            tracing::debug!(%error, action = parsed.action(), "could not check the request; the handler does not run");
             Guard::rejection_after(&error, &self.policy, &parsed.intent())
         };
         if parsed.only_looks() {
@@ -123,13 +123,16 @@ impl Route {
         let successor = pass.binding(&guarded.parsed().intent());
         let settled = pass.end(judgement.effect, reply).await;
         if let Err(error) = &settled {
-            tracing::debug!(%error, effect = ?judgement.effect, "could not write how a run ended; retrying in the background");
+            tracing::debug!(
+                %error, effect = ?judgement.effect,
+                "could not record the outcome of the run; a claim is retried in the background, a plain token stays used"
+            );
         }
         let outcome = judgement.outcome(reported, &settled, &self.policy);
         let next = match settled {
             Ok(Settled::Final) if self.next_token => {
                 let issued = Box::pin(self.guard.issue(self.guard.token_ttl(), successor)).await;
-                issued.inspect_err(|error| tracing::debug!(%error, "no next token could be issued")).ok()
+                issued.inspect_err(|error| tracing::debug!(%error, "could not issue the next token")).ok()
             }
             _ => None,
         };

@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::settled::Settled;
 use crate::store::StoreError;
 
-/// How far a request has got into the handler, as far as the handler's mark shows.
+/// The progress of a request towards the handler, as far as the handler's mark shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// The handler has no mark.
@@ -37,7 +37,7 @@ pub(crate) struct ResponseFacts {
     pub(crate) handler: Option<Effect>,
     pub(crate) entry: Entry,
     pub(crate) source: ErrorSource,
-    /// Whether the body was read to its end before the handler was called, so that no extractor can find it broken.
+    /// True if the body was read to its end before the handler was called, so that no extractor can find it incomplete.
     pub(crate) had_whole_body: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct ResponseFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub(crate) effect: Effect,
-    /// Whether the handler certainly ran. An error may come from the router or an extractor, unless a mark or the application shows
+    /// True if the handler certainly ran. An error may come from the router or an extractor, unless a mark or the application shows
     /// otherwise.
     pub(crate) shows_a_run: bool,
 }
@@ -146,14 +146,14 @@ mod tests {
         let policy = retryable();
         let extracting = ResponseFacts { entry: Entry::Extracting, ..PLAIN };
         let stated = ResponseFacts { handler: Some(Effect::Unknown), ..extracting };
-        assert_eq!(judge(&policy, stated, || panic!("the handler has said it")).effect, Effect::Unknown);
+        assert_eq!(judge(&policy, stated, || panic!("the handler decides")).effect, Effect::Unknown);
         assert_eq!(judge(&policy, extracting, || Some(Effect::Applied)).effect, Effect::Applied);
         assert_eq!(effect(&policy, extracting), Effect::NotApplied);
-        assert_eq!(effect(&policy, PLAIN), Effect::Applied, "a business answer, stored and replayed");
+        assert_eq!(effect(&policy, PLAIN), Effect::Applied, "a response of the handler, stored and replayed");
     }
 
     #[test]
-    fn mark_of_handler_outweighs_type_of_error() {
+    fn handler_mark_outweighs_error_type() {
         for source in [ErrorSource::Declared, ErrorSource::Extractor, ErrorSource::Other] {
             let entered = ResponseFacts { entry: Entry::Entered, source, ..PLAIN };
             assert_eq!(effect(&retryable(), entered), Effect::Applied, "{source:?}");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn outcome_is_the_reported_one_or_follows_from_how_the_run_was_settled() {
+    fn reported_outcome_outweighs_the_settlement() {
         use onceward_api::Code;
         let policy = retryable();
         let judged = |effect, shows_a_run| Judgement { effect, shows_a_run };

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn body_is_an_object_of_json_or_empty() {
+    fn body_is_a_json_object_or_empty() {
         assert!(matches!(parse("", ""), Ok(None)));
         assert!(matches!(parse("application/json", "{\"action\":\"a\"}"), Ok(Some(_))));
         assert_eq!(parse("text/plain", "{}").unwrap_err(), Code::UnsupportedMediaType);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn rejection_names_the_wrong_field() {
+    fn rejection_names_the_invalid_field() {
         let wrong = parse_json::<TokenRequest>("application/json", b"{\"action\":1}").unwrap_err();
         assert!(wrong.problem().detail.contains("`action`"), "{}", wrong.problem().detail);
     }

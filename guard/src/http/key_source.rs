@@ -164,8 +164,10 @@ fn from_path(decoded: Cow<'_, str>, name: &str) -> Result<String, Rejection> {
 /// Rejects a key that is not UTF-8: decoding replaces the invalid bytes, so that different keys would become the same.
 fn text_of(decoded: String, what: &str) -> Result<String, Rejection> {
     match decoded.contains(char::REPLACEMENT_CHARACTER) {
-        true => Err(Rejection::new(Code::KeyMalformed)
-            .detail(format!("{what}, which is the key, is not UTF-8 once it is decoded."))),
+        true => {
+            Err(Rejection::new(Code::KeyMalformed)
+                .detail(format!("The key, {what}, is not valid UTF-8 after decoding.")))
+        }
         false => Ok(decoded),
     }
 }
@@ -178,7 +180,7 @@ where
     let mut values = pairs.filter(|(found, _)| found == name).map(|(_, value)| value.into_owned());
     match (values.next(), values.next()) {
         (Some(_), Some(_)) => {
-            Err(Rejection::new(Code::KeyMalformed).detail(format!("`{name}`, which is the key, was sent twice.")))
+            Err(Rejection::new(Code::KeyMalformed).detail(format!("The key, `{name}`, was sent twice. Send it once.")))
         }
         (value, _) => {
             value.filter(|value| !value.is_empty()).map(|value| text_of(value, &format!("`{name}`"))).transpose()
@@ -191,7 +193,7 @@ fn reject_encoded(request: &impl RequestHead) -> Result<(), Rejection> {
     match request.header("content-encoding").all(|encoding| encoding.eq_ignore_ascii_case(b"identity")) {
         true => Ok(()),
         false => Err(Rejection::new(Code::UnsupportedMediaType)
-            .detail("The key is in the body, which has a Content-Encoding and is not read. Send it without one.")),
+            .detail("The key is in the body, which is not decoded. Send the body without a Content-Encoding.")),
     }
 }
 
@@ -204,13 +206,13 @@ fn from_body(request: &impl RequestHead, body: &[u8], pointer: &Pointer) -> Resu
     }
     let reject = |why: &str| {
         let name = pointer.names().join("/");
-        Err(Rejection::new(Code::KeyMalformed).detail(format!("`/{name}`, which is the key, {why}.")))
+        Err(Rejection::new(Code::KeyMalformed).detail(format!("The key, `/{name}`, {why}.")))
     };
     match json::field(body, pointer) {
         Some(Field::Absent) => Ok(None),
         Some(Field::Value(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-        Some(Field::Other) => reject("has to be a text or a whole number"),
-        None if serde_json::from_slice::<IgnoredAny>(body).is_ok() => reject("is in a body that has a name twice"),
+        Some(Field::Other) => reject("has to be a string or an integer"),
+        None if serde_json::from_slice::<IgnoredAny>(body).is_ok() => reject("is in a JSON body that repeats a name"),
         None => Ok(None),
     }
 }

@@ -1,5 +1,5 @@
-//! Detection of two guards around one handler that claim the same: the inner guard finds the claim of the outer one, which waits for
-//! the inner.
+//! Detects two guards around one handler that claim the same ticket: the inner guard finds the claim of the outer one, which waits for
+//! the inner one.
 
 use onceward_api::Code;
 
@@ -9,8 +9,8 @@ use super::request::ParsedRequest;
 use crate::rejection::Rejection;
 use crate::ticket::{Kind, Ticket};
 
-const DETAIL: &str = "There are two guards around this route for the same submission, so nothing ran. The log of the server names \
-                      both; one of them has to be removed.";
+const DETAIL: &str = "Two guards around this route claim the same submission, so the handler did not run. The server log names both: \
+                      remove one of them.";
 
 impl Route {
     /// Returns the rejection, unless the conflicting claim belongs to an outer guard on the same request. That is an error in the

@@ -1,5 +1,5 @@
-//! The page that a person sees after a rejected form: what happened, whether it was carried out, and what to do next. The technical part is
-//! folded away, for support.
+//! The page that a person sees after a rejected form: what happened, whether it was carried out, and what to do next. The technical details
+//! for support are collapsed.
 
 mod text;
 
@@ -21,7 +21,7 @@ const STYLE: &str = ":root{color-scheme:light dark;--paper:#f7f6f3;--ink:#1b1a20
     details{margin-top:2rem;padding-top:1rem;border-top:1px solid var(--line);font-size:.9rem;color:var(--muted)}\
     summary{cursor:pointer;padding:.2rem 0}dl{margin:.6rem 0 0}dt{font-weight:600}dd{margin:0 0 .5rem;overflow-wrap:anywhere}";
 
-/// The end of the technical part, behind which nothing of it follows. Text from outside is escaped, so it occurs once.
+/// The end of the technical details. Text from outside is escaped, so this markup occurs once.
 const DETAILS_END: &str = "</dl></details>";
 
 /// Returns the content security policy of the page: it loads nothing and allows only its own style. The application's own policy would
@@ -54,7 +54,7 @@ pub(super) fn render(problem: &Problem, message: Option<&str>) -> String {
     )
 }
 
-/// Adds the id of the request to the technical part, if it is one that can be shown.
+/// Adds the id of the request to the technical details. Returns `None` if the id is not plain text.
 pub(super) fn with_request_id(page: &str, id: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if !(1..=128).contains(&id.len()) || !id.bytes().all(is_plain) {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn page_names_outcome_next_step_and_way_back_without_jargon() {
+    fn page_names_outcome_next_step_and_back_link() {
         const JARGON: [&str; 18] = [
             "token",
             "tokens",
@@ -109,8 +109,8 @@ mod tests {
             for word in words {
                 assert!(!JARGON.contains(&word), "{code} says {word}: {visible}");
             }
-            let is_told = ["carried out", "nothing at this address", "took effect", "how it ended"];
-            assert!(is_told.iter().any(|told| visible.contains(told)), "{code}: {visible}");
+            let outcomes = ["carried out", "nothing at this address", "how it ended"];
+            assert!(outcomes.iter().any(|outcome| visible.contains(outcome)), "{code}: {visible}");
             assert!(visible.contains("back button") && visible.contains("href=\"/\""), "{code}: {visible}");
             assert!(page.contains(&format!("<code>{code}</code> ({})", code.status())) && page.contains("/orders"));
         }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_page_is_taken_for_markup() {
+    fn text_in_a_page_is_escaped() {
         let written = "<script>alert(\"&\")</script>";
         let problem = Problem::new(Code::BadRequest).detail(written).instance(written);
         for page in [render(&problem, None), render(&problem, Some(written))] {

@@ -66,7 +66,7 @@ impl ParsedRequest {
         Self { action, subject, token: None, key: None, fingerprint: None, has_whole_body: false, only_looks }
     }
 
-    /// Returns whether the body was read to its end before the handler was called, so that no extractor can find it broken.
+    /// Returns whether the body was read to its end before the handler was called, so that no extractor can find it incomplete.
     pub(crate) fn has_whole_body(&self) -> bool {
         self.has_whole_body
     }
@@ -116,7 +116,7 @@ pub(crate) struct RequestReader<R> {
     pub(crate) is_optional: bool,
     pub(crate) fields: Fields,
     pub(crate) skips_large: bool,
-    /// How much of a body is read.
+    /// Maximum number of bytes that are read of a body.
     pub(crate) limit: usize,
 }
 
@@ -259,7 +259,7 @@ fn only_looks(request: &impl RequestHead) -> Result<bool, Rejection> {
 
 fn unreadable() -> Rejection {
     Rejection::new(Code::BadRequest)
-        .detail("`Onceward-Look` has to be `true` or `false`. Nothing was looked up, and nothing ran.")
+        .detail("`Onceward-Look` has to be `true` or `false`. Nothing was looked up, and the handler did not run.")
 }
 
 #[cfg(test)]
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn look_header_is_true_or_false_and_nothing_else() {
+    fn look_header_is_true_or_false_only() {
         let looks = |values: &[&'static [u8]]| {
             let headers: Vec<_> = values.iter().map(|value| (header::LOOK, *value)).collect();
             only_looks(&Headers(&headers)).map_err(|rejection| rejection.code())

@@ -79,8 +79,8 @@ impl GuardResponse {
         Self { status, headers, body, effect: None, outcome: Some(Outcome::Replayed) }
     }
 
-    /// Shows the id of the request on the page of a rejection, for support: what `X-Request-Id` says. Anything but a page, and an id that
-    /// is not plain text, changes nothing.
+    /// Adds the id of the request, the value of `X-Request-Id`, to the page of a rejection, for support. Has no effect on a response that
+    /// is not such a page, or if the id is not plain text.
     #[must_use]
     pub fn with_request_id(mut self, id: Option<&[u8]>) -> Self {
         let is_page = self.headers.iter().any(|(name, value)| name == "content-type" && value == HTML);
@@ -145,7 +145,7 @@ fn add_outcome(headers: &mut Headers, outcome: Outcome) {
     }
 }
 
-/// The headers that report an outcome: one for programs, and one that a page's script can read after a navigation.
+/// The headers that report an outcome: one for HTTP clients, and one that the script of a page can read after a navigation.
 #[derive(Debug)]
 pub(crate) struct OutcomeHeaders {
     /// The value of `Onceward-Outcome`, which replaces an earlier one.
@@ -158,8 +158,8 @@ impl OutcomeHeaders {
     /// Creates the headers for an outcome. `has_server_timing` means that the response already has a `Server-Timing`.
     pub(crate) fn of(outcome: Outcome, has_server_timing: bool) -> Self {
         // After a run that took effect the status is sufficient, unless an inner guard has reported a different outcome.
-        let is_told = matches!(outcome, Outcome::Executed | Outcome::Replayed) && !has_server_timing;
-        Self { outcome: outcome.as_str(), server_timing: (!is_told).then(|| outcome.server_timing()) }
+        let is_implied = matches!(outcome, Outcome::Executed | Outcome::Replayed) && !has_server_timing;
+        Self { outcome: outcome.as_str(), server_timing: (!is_implied).then(|| outcome.server_timing()) }
     }
 }
 
@@ -225,10 +225,10 @@ mod tests {
         assert!(header(&used, "server-timing").is_some() && header(&used, "cache-control") == Some(b"no-store"));
         let problem: serde_json::Value = serde_json::from_slice(used.body()).unwrap();
         assert_eq!((&problem["code"], &problem["instance"]), (&"token_used".into(), &"/orders".into()));
-        let told = |code| (reject(code, None).effect(), reject(code, None).outcome());
-        assert_eq!(told(Code::TokenUsed), (Some(Effect::NotApplied), Some(Outcome::Rejected(Code::TokenUsed))));
-        assert_eq!(told(Code::OutcomeUnknown).0, Some(Effect::Unknown));
-        assert_eq!(told(Code::Internal), (None, None));
+        let reported = |code| (reject(code, None).effect(), reject(code, None).outcome());
+        assert_eq!(reported(Code::TokenUsed), (Some(Effect::NotApplied), Some(Outcome::Rejected(Code::TokenUsed))));
+        assert_eq!(reported(Code::OutcomeUnknown).0, Some(Effect::Unknown));
+        assert_eq!(reported(Code::Internal), (None, None));
         let page = reject(Code::TokenUsed, Some(b"text/html"));
         assert_eq!(header(&page, "content-type"), Some(&b"text/html; charset=utf-8"[..]));
         assert!(header(&page, "content-security-policy").is_some());
@@ -247,18 +247,18 @@ mod tests {
     }
 
     #[test]
-    fn message_for_people_replaces_the_sentence_on_the_page() {
+    fn user_message_replaces_the_sentence_on_the_page() {
         let (guard, _clock) = testing::guard();
         let page = |rejection: Rejection| {
             let response = GuardResponse::rejection(&guard, &rejection, "/orders", Some(b"text/html"));
             let page = String::from_utf8_lossy(response.body()).into_owned();
             page.split_once("<details>").unwrap().0.to_owned()
         };
-        let (own, ours) = ("One tea at a time is enough.", "We received the same a moment ago.");
-        let told = page(Rejection::new(Code::TooSoon).message(own));
-        assert!(told.contains(own) && !told.contains(ours), "{told}");
-        let told = page(Rejection::new(Code::TooSoon).detail(own));
-        assert!(!told.contains(own) && told.contains(ours), "{told}");
+        let (own, ours) = ("One tea at a time is enough.", "We received the same form a moment ago.");
+        let visible = page(Rejection::new(Code::TooSoon).message(own));
+        assert!(visible.contains(own) && !visible.contains(ours), "{visible}");
+        let visible = page(Rejection::new(Code::TooSoon).detail(own));
+        assert!(!visible.contains(own) && visible.contains(ours), "{visible}");
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn server_timing_is_left_out_where_the_status_tells_enough() {
+    fn server_timing_is_omitted_if_the_status_suffices() {
         assert!(OutcomeHeaders::of(Outcome::Executed, false).server_timing.is_none());
         assert!(OutcomeHeaders::of(Outcome::Executed, true).server_timing.is_some());
         assert!(OutcomeHeaders::of(Outcome::NotApplied, false).server_timing.is_some());

@@ -58,14 +58,14 @@ mod tests {
     }
 
     #[test]
-    fn body_is_not_read_where_nothing_is_stored_or_judged_by_it() {
+    fn body_is_not_read_if_nothing_needs_it() {
         assert_eq!(read_limit(&Policy::token(), 0), None);
         assert_eq!(read_limit(&Policy::token(), 1), Some(1));
         assert_eq!(read_limit(&Policy::key(crate::policy::KeyRules::retryable()), 0), Some(0));
     }
 
     #[test]
-    fn described_and_named_headers_are_stored_and_logins_never() {
+    fn descriptive_and_named_headers_are_stored_cookies_never() {
         let headers = [("content-type", &b"text/plain"[..]), ("x-cost", b"1"), ("x-other", b"2"), ("set-cookie", b"s")];
         let reply = capture(201, headers.into_iter(), Bytes::from_static(b"made"), |name| {
             ["x-cost", "set-cookie"].contains(&name)

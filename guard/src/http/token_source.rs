@@ -52,7 +52,7 @@ async fn read_form<B: RequestBody>(
             Ok(chunk) => read.extend_from_slice(&chunk.unwrap_or_default()),
             Err(error) => {
                 body.put_back(read.freeze(), BodyEnd::Broken(error));
-                return Err(broken("it broke off"));
+                return Err(broken("it ended early"));
             }
         }
         match form.scan(&read, ended) {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_places_may_agree_and_must_not_differ() {
+    fn two_sources_may_agree_and_must_not_differ() {
         let mut carried = TokenSources::default();
         carried.and("").unwrap();
         assert!(carried.token.is_none());

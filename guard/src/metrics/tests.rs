@@ -1,4 +1,4 @@
-//! What is counted, seen as Prometheus sees it.
+//! Tests of the metrics, as Prometheus scrapes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::verdict::Verdict;
 const TTL: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(10);
 
-/// A recorder for whatever this thread makes.
+/// A recorder for the metrics of this thread.
 struct Prometheus {
     handle: PrometheusHandle,
     _recorder: LocalRecorderGuard<'static>,
@@ -39,7 +39,7 @@ impl Prometheus {
         Self { handle: recorder.handle(), _recorder: set_default_local_recorder(recorder) }
     }
 
-    /// Every series, with its value.
+    /// Returns every series, with its value.
     fn series(&self) -> BTreeMap<String, f64> {
         let text = self.handle.render();
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -49,7 +49,7 @@ impl Prometheus {
             .collect()
     }
 
-    /// Every series of this name that has been counted, as its labels' values and its value.
+    /// Returns every series of this metric with a value above zero, as the values of its labels and its own value.
     fn counted(&self, name: &str) -> Vec<String> {
         let own =
             self.series().into_iter().filter(|(series, value)| series.split('{').next() == Some(name) && *value > 0.0);
@@ -59,7 +59,7 @@ impl Prometheus {
     }
 }
 
-/// The values of the labels, in their order.
+/// Returns the values of the labels, in their order.
 fn labels(series: &str) -> String {
     series.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ")
 }
@@ -71,48 +71,48 @@ fn key_policy() -> Policy {
 async fn run(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Pass {
     match guard.check(policy, intent).await.unwrap() {
         Verdict::Run(pass) => pass,
-        other => panic!("it may run: {other:?}"),
+        other => panic!("expected a run: {other:?}"),
     }
 }
 
-async fn refused(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Code {
+async fn rejected(guard: &Guard, policy: &Policy, intent: &Intent<'_>) -> Code {
     match guard.check(policy, intent).await.unwrap() {
         Verdict::Reject(rejection) => rejection.code(),
-        other => panic!("it may not run: {other:?}"),
+        other => panic!("expected a rejection: {other:?}"),
     }
 }
 
 #[tokio::test]
-async fn every_verdict_is_counted_once_under_its_policy_and_code() {
+async fn verdict_is_counted_once_by_policy_and_code() {
     let prometheus = Prometheus::install();
     let (guard, _clock) = testing::guard();
-    let anybody = || Intent::new("a", Subject::anonymous());
+    let anonymous = || Intent::new("a", Subject::anonymous());
 
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
-    run(&guard, &Policy::token(), &anybody().credential(token.as_str())).await.complete(None).await.unwrap();
+    run(&guard, &Policy::token(), &anonymous().credential(token.as_str())).await.complete(None).await.unwrap();
     for (credential, code) in
         [(token.as_str(), Code::TokenUsed), ("ow1_x", Code::TokenMalformed), (token.as_str(), Code::TokenUsed)]
     {
-        assert_eq!(refused(&guard, &Policy::token(), &anybody().credential(credential)).await, code);
+        assert_eq!(rejected(&guard, &Policy::token(), &anonymous().credential(credential)).await, code);
     }
 
     let remembered = Policy::Token(TokenRules::new().remember(TTL));
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
-    let intent = anybody().credential(token.as_str());
+    let intent = anonymous().credential(token.as_str());
     let pass = run(&guard, &remembered, &intent).await;
-    assert_eq!(refused(&guard, &remembered, &intent).await, Code::InProgress);
+    assert_eq!(rejected(&guard, &remembered, &intent).await, Code::InProgress);
     pass.complete(Some(Reply::new(200, ""))).await.unwrap();
     assert!(matches!(guard.check(&remembered, &intent).await, Ok(Verdict::Replay(_))));
 
     let interval = Policy::interval(IntervalRules::new().every(TTL).unwrap());
-    run(&guard, &interval, &anybody()).await.complete(None).await.unwrap();
-    assert_eq!(refused(&guard, &interval, &anybody()).await, Code::TooSoon);
+    run(&guard, &interval, &anonymous()).await.complete(None).await.unwrap();
+    assert_eq!(rejected(&guard, &interval, &anonymous()).await, Code::TooSoon);
     let (lock, named) =
         (Policy::interval(IntervalRules::new().release_always()), Intent::new("b", Subject::anonymous()));
     let pass = run(&guard, &lock, &named).await;
-    assert_eq!(refused(&guard, &lock, &named).await, Code::Locked);
+    assert_eq!(rejected(&guard, &lock, &named).await, Code::Locked);
     pass.complete(None).await.unwrap();
-    assert_eq!(refused(&guard, &key_policy(), &anybody()).await, Code::KeyMissing);
+    assert_eq!(rejected(&guard, &key_policy(), &anonymous()).await, Code::KeyMissing);
 
     assert_eq!(
         prometheus.counted("onceward_verdicts_total"),
@@ -133,7 +133,7 @@ async fn every_verdict_is_counted_once_under_its_policy_and_code() {
 }
 
 #[tokio::test]
-async fn a_duplicate_that_waits_is_one_verdict_and_one_wait() {
+async fn waiting_duplicate_counts_one_verdict_and_one_wait() {
     let prometheus = Prometheus::install();
     let guard = Guard::new(Memory::new());
     let key = Key::new("k").unwrap();
@@ -151,7 +151,7 @@ async fn a_duplicate_that_waits_is_one_verdict_and_one_wait() {
         pass.complete(Some(Reply::new(200, ""))).await.unwrap();
     });
     assert!(matches!(waited, Ok(Verdict::Replay(_))));
-    assert_eq!(prometheus.counted("onceward_waits_total"), ["answered 1", "in_vain 1"]);
+    assert_eq!(prometheus.counted("onceward_waits_total"), ["answered 1", "timed_out 1"]);
     assert_eq!(prometheus.counted("onceward_verdicts_total"), ["key in_progress 1", "key replay 1", "key run 1"]);
     guard.report();
     assert_eq!(prometheus.counted("onceward_waiting_duplicates"), [""; 0]);
@@ -159,7 +159,7 @@ async fn a_duplicate_that_waits_is_one_verdict_and_one_wait() {
 }
 
 #[tokio::test]
-async fn a_duplicate_that_waits_and_then_runs_is_one_verdict_and_one_wait() {
+async fn duplicate_that_runs_after_waiting_counts_once() {
     let prometheus = Prometheus::install();
     let guard = Guard::new(Memory::new());
     let key = Key::new("k").unwrap();
@@ -178,7 +178,7 @@ async fn a_duplicate_that_waits_and_then_runs_is_one_verdict_and_one_wait() {
     assert_eq!(prometheus.counted("onceward_verdicts_total"), ["key run 2"]);
 }
 
-/// A guard that takes no step by itself, its store, and the clock of both.
+/// Builds a guard without background tasks, its store, and the clock of both.
 fn by_hand() -> (Guard, Arc<Memory>, ManualClock) {
     let clock = ManualClock::new();
     let store = Arc::new(Memory::with_clock((&clock).into()));
@@ -186,7 +186,7 @@ fn by_hand() -> (Guard, Arc<Memory>, ManualClock) {
 }
 
 #[tokio::test]
-async fn renewals_and_every_end_of_a_claim_are_counted() {
+async fn renewals_and_claim_ends_are_counted() {
     let prometheus = Prometheus::install();
     let (guard, store, clock) = by_hand();
     let policy = Policy::key(KeyRules::at_most_once().lease(LEASE).unwrap());
@@ -200,7 +200,7 @@ async fn renewals_and_every_end_of_a_claim_are_counted() {
     let pass = run(&guard, &key_policy(), &intent(3)).await;
     guard.renewals().take(|_| 0).expect("a renewal is due").step().await;
     assert_eq!(prometheus.counted("onceward_renewals_total"), ["renewed 1"]);
-    // It is stopped for longer than its lease; meanwhile somebody else comes, and is done.
+    // The process pauses for longer than its lease. Meanwhile another process claims and completes the key.
     clock.advance(LEASE * 2);
     let other = Guard::builder(Arc::clone(&store)).clock((&clock).into()).by_hand().build();
     run(&other, &key_policy(), &intent(3)).await.complete(None).await.unwrap();
@@ -208,15 +208,15 @@ async fn renewals_and_every_end_of_a_claim_are_counted() {
     drop(pass);
     let counted = prometheus.counted("onceward_claims_total");
     let expected = ["key claimed 5", "key completed 2", "key lost 1", "key released 1", "key unknown 2"];
-    assert_eq!(counted, expected, "the pass that has lost its claim was dropped, so nobody can tell of it");
+    assert_eq!(counted, expected, "the pass that lost its claim was dropped, so its outcome counts as unknown");
     guard.settle(&KeyRules::retryable(), &intent(2), None, Effect::Applied, None).await.unwrap();
     assert!(
         prometheus.counted("onceward_claims_total").contains(&"key completed 3".to_owned()),
-        "an operator's word too"
+        "a settlement by an operator is counted too"
     );
 }
 
-/// A store that takes one record, and then fails: it does not do it, or its answer is lost.
+/// A store that executes its first insert and then fails: further inserts are not executed, and all other replies are lost.
 #[derive(Default)]
 struct Failing(AtomicBool);
 
@@ -245,7 +245,7 @@ impl Store for Failing {
 }
 
 #[tokio::test]
-async fn failures_of_the_store_and_what_runs_all_the_same_are_counted() {
+async fn store_failures_and_unprotected_runs_are_counted() {
     let prometheus = Prometheus::install();
     let guard = Guard::builder(Failing::default()).secret(crate::token::secret::Secret::random()).by_hand().build();
     let token = guard.issue(TTL, Binding::none()).await.unwrap();
@@ -253,18 +253,18 @@ async fn failures_of_the_store_and_what_runs_all_the_same_are_counted() {
     let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
     assert!(guard.check(&Policy::token(), &intent).await.is_err());
     let open = Policy::interval(IntervalRules::new().every(TTL).unwrap().fail_open());
-    // It goes by a name: what goes by its content needs the store's salt first.
+    // The interval has a name: an interval by content would need the store's salt first.
     let name = Key::new("k").unwrap();
     assert!(guard.run(&open, &intent.key(&name), async || Ok::<_, String>(1)).await.is_ok());
     assert_eq!(prometheus.counted("onceward_store_errors_total"), ["insert not_executed 2", "remove unknown 1"]);
-    assert_eq!(prometheus.counted("onceward_tokens_issued_total"), [" 1"], "what was not stored was not issued");
+    assert_eq!(prometheus.counted("onceward_tokens_issued_total"), [" 1"], "a token that was not stored is not issued");
     let verdicts = prometheus.counted("onceward_verdicts_total");
     assert_eq!(verdicts, ["interval store_unavailable 1", "token redeem_unknown 1"]);
     assert_eq!((prometheus.counted("onceward_unprotected_total"), guard.let_through()), (vec![" 1".to_owned()], 1));
 }
 
 #[tokio::test]
-async fn whoever_only_observes_counts_what_would_not_have_run() {
+async fn observe_mode_counts_requests_it_would_have_stopped() {
     let prometheus = Prometheus::install();
     let clock = ManualClock::new();
     let store = Memory::with_clock((&clock).into());
@@ -279,7 +279,7 @@ async fn whoever_only_observes_counts_what_would_not_have_run() {
 }
 
 #[tokio::test]
-async fn ten_thousand_callers_with_keys_of_their_own_leave_the_series_as_they_were() {
+async fn ten_thousand_keys_add_no_metric_series() {
     let prometheus = Prometheus::install();
     let (guard, _clock) = testing::guard();
     let series = || prometheus.series().into_keys().collect::<Vec<_>>();
@@ -291,7 +291,7 @@ async fn ten_thousand_callers_with_keys_of_their_own_leave_the_series_as_they_we
         let intent = Intent::new(&action, Subject::named(subject)).key(&key).credential("ow1_canary");
         run(&guard, &key_policy(), &intent).await.complete(Some(Reply::new(200, "canary"))).await.unwrap();
         assert!(matches!(guard.check(&key_policy(), &intent).await, Ok(Verdict::Replay(_))));
-        refused(&guard, &Policy::token(), &intent).await;
+        rejected(&guard, &Policy::token(), &intent).await;
     }
     guard.report();
     assert_eq!(series(), before);
@@ -303,7 +303,7 @@ async fn ten_thousand_callers_with_keys_of_their_own_leave_the_series_as_they_we
 }
 
 #[tokio::test]
-async fn the_store_is_timed_by_verb_and_a_memory_store_says_how_full_it_is() {
+async fn store_verbs_are_timed_and_memory_usage_reported() {
     let prometheus = Prometheus::install();
     let store = Memory::new().limit(1024 * 1024);
     let guard = Guard::builder(store).secret(crate::token::secret::Secret::random()).build();

@@ -36,15 +36,15 @@ pub struct SignedPass {
 }
 
 impl SignedPass {
-    /// Returns the name of the record in the store that this pass was given for.
+    /// Returns the ticket: the name of the claim's record in the store.
     pub fn ticket(&self) -> Ticket {
         *self.claim.ticket()
     }
 
-    /// Records that the run took effect. A duplicate receives `reply`; without one, it learns that the run was completed without a reply to
-    /// store. An interval stores no reply: its claim is left to expire, and a lock is released.
+    /// Records that the run took effect. A duplicate receives `reply`, or `reply_not_kept` without one. An interval stores no reply: its
+    /// claim is left to expire, and a lock is released.
     ///
-    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the same since.
+    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the ticket since.
     ///
     /// # Errors
     /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
@@ -55,7 +55,7 @@ impl SignedPass {
 
     /// Releases the claim of a run that did not take effect: the next request runs. A token is valid again until it expires.
     ///
-    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the same since, or if the run was completed.
+    /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the ticket since, or if the run was completed.
     /// Make sure that no renewal is in flight: a renewal that arrives afterwards claims the key again, for a lease in which no request
     /// runs.
     ///
@@ -66,9 +66,9 @@ impl SignedPass {
         self.claim.engine().noted(released)
     }
 
-    /// Renews the claim for another lease. An expired claim is inserted again, if no other request has claimed the same since.
+    /// Renews the claim for another lease. An expired claim is inserted again, if no other request has claimed the ticket since.
     ///
-    /// Returns `false` if another request has claimed the same, or if the run was completed or its token released.
+    /// Returns `false` if another request has claimed the ticket, or if the run was completed or its token released.
     ///
     /// # Errors
     /// If the store could not be reached, or if its reply was lost. Retry the call in both cases.
@@ -87,7 +87,7 @@ impl fmt::Debug for SignedPass {
 /// Opens a signed pass. Returns `None` if it was not signed with a secret of this guard.
 pub(crate) async fn open(engine: &Arc<Engine>, text: &str) -> Result<Option<SignedPass>, StoreError> {
     let Some((bytes, tag)) = split(text) else { return Ok(None) };
-    // Another process may have signed it with a secret that was agreed on a moment ago, because the store had lost the former one.
+    // If the store has lost its shared secret, another process may have created a new one a moment ago and signed the pass with it.
     if !engine.mint().await?.is_pass(&bytes, &tag) && !engine.current_mint().await?.is_pass(&bytes, &tag) {
         return Ok(None);
     }
@@ -177,7 +177,7 @@ impl SignedOrigin {
         let (rules, origin) = match self {
             Self::RetryableKey => (KeyRules::retryable(), Origin::Key),
             Self::AtMostOnceKey => (KeyRules::at_most_once(), Origin::Key),
-            // The record of a token's claim always names who has sent it.
+            // The record of a token's claim always contains its sender.
             Self::Token(token) => (KeyRules::at_most_once(), Origin::Token(*token, claimed.asker.unwrap_or_default())),
             Self::Interval => (KeyRules::retryable(), interval(false)),
             Self::Lock => (KeyRules::retryable(), interval(true)),

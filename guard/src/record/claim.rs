@@ -5,7 +5,7 @@ use crate::run_id::RunId;
 /// A run that is in flight, or whose outcome is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClaimRecord {
-    /// The run that owns the claim. The id is random, so that no other run has the same, not even of the same attempt.
+    /// The run that owns the claim. The id is random, so that no other run has it, not even a run of the same attempt.
     pub(crate) run: RunId,
     /// The digest of the attempt that the claim was written for, if the request has one. A retry of the same attempt continues this run.
     pub(crate) attempt: Option<[u8; 16]>,
@@ -13,9 +13,9 @@ pub(crate) struct ClaimRecord {
     pub(crate) fingerprint: Option<[u8; 16]>,
     /// A digest of subject and action, where the ticket does not include them: any client may send an unbound token.
     pub(crate) asker: Option<[u8; 16]>,
-    /// When the run started, in milliseconds since 1970.
+    /// Start of the run, in milliseconds since 1970.
     pub(crate) started_at: u64,
-    /// How long the claim lives without a renewal, in milliseconds.
+    /// Lifetime of the claim without a renewal, in milliseconds.
     pub(crate) lease: u64,
     /// Present if the claim outlives its lease, so that no other request runs before it is settled.
     pub(crate) heartbeat: Option<Heartbeat>,
@@ -24,9 +24,9 @@ pub(crate) struct ClaimRecord {
 /// The heartbeat of a claim that outlives its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Heartbeat {
-    /// When the owner was last known to be alive; zero once the owner has marked the outcome as unknown.
+    /// Time of the last renewal, in milliseconds since 1970; zero once the owner has marked the outcome as unknown.
     pub(crate) renewed_at: u64,
-    /// When the record expires.
+    /// Expiry of the record, in milliseconds since 1970.
     pub(crate) deadline: u64,
 }
 

@@ -18,14 +18,14 @@ pub(crate) struct DoneRecord {
     pub(crate) fingerprint: Option<[u8; 16]>,
     /// A digest of subject and action, as in the claim.
     pub(crate) asker: Option<[u8; 16]>,
-    /// When the record expires, in milliseconds since 1970.
+    /// Expiry of the record, in milliseconds since 1970.
     pub(crate) deadline: u64,
     /// The reply, or the reason why there is none.
     pub(crate) reply: Result<Reply, NoReply>,
 }
 
-/// Run ids of records that bar a token, which belong to no run. `NOBODY` bars a token that may have been used, `REVOKED` one that was not.
-pub(crate) const NOBODY: RunId = RunId::from_bytes([0; 16]);
+/// Run ids of records that bar a token, which belong to no run. `BARRED` bars a token that may have been used, `REVOKED` one that was not.
+pub(crate) const BARRED: RunId = RunId::from_bytes([0; 16]);
 pub(crate) const REVOKED: RunId = RunId::from_bytes([0xff; 16]);
 
 impl DoneRecord {

@@ -20,7 +20,7 @@ struct DueClaims {
     /// Keyed by due time, and by a sequence number that makes the key unique.
     claims: BTreeMap<DueTime, Arc<dyn Renewable>>,
     number: u64,
-    /// When the loop wakes up on its own. Only a claim that is due earlier needs to wake it.
+    /// The time at which the loop wakes up on its own. Only a claim that is due earlier needs to wake it.
     asleep_until: u64,
 }
 

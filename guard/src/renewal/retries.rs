@@ -2,7 +2,7 @@
 //!
 //! While the store does not answer, the loop looks up a few claims at a time, with exponential backoff and jitter, and the others wait:
 //! retries add no load to a slow store. Claims whose lookup is answered are retried first, since they may be on another node of a cluster.
-//! Once all lookups are answered, the rest is retried in batches, spread over a part of the lease.
+//! Once all lookups are answered, the remaining claims are retried in batches, spread over a part of the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ const PROBES: usize = 4;
 /// Batch size, and pause between batches.
 struct Pace {
     size: usize,
-    /// Whether the store answered all of the last batch.
+    /// True if the store answered all commands of the last batch.
     is_trusted: bool,
     backoff: Backoff,
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn while_nothing_is_answered_one_is_tried_at_a_time_with_backoff() {
+    fn unanswered_retries_go_one_at_a_time_with_backoff() {
         let mut pace = Pace::new();
         pace.after(answered(1, 100));
         pace.after(answered(2, 100));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn after_recovery_a_full_list_is_through_in_a_part_of_its_lease_and_not_all_at_once() {
+    fn full_queue_is_retried_in_batches_within_a_lease() {
         let mut pace = Pace::new();
         let (mut waiting, mut time, mut sizes) = (super::super::MOST, Duration::ZERO, Vec::new());
         while waiting > 0 {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_answered_in_part_goes_on_and_is_asked_first() {
+    fn partly_answered_batch_continues_after_new_probes() {
         let mut pace = Pace::new();
         pace.after(BatchResult { answered: 1, ..answered(8, 100) });
         assert!(!pace.is_trusted);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_batch_is_not_followed_by_a_pause() {
+    fn last_batch_is_not_followed_by_a_pause() {
         assert_eq!(Pace::new().after(answered(3, 0)), Duration::ZERO);
     }
 }

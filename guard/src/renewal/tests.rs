@@ -15,16 +15,16 @@ use crate::verdict::Verdict;
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(15);
 
-/// A memory whose answers are lost for a while, and which counts what it is sent.
+/// A memory store that counts its commands, and loses its replies while it is slow.
 struct Slow {
     memory: Memory,
     is_slow: AtomicBool,
-    /// Of the next inserts, so many are answered all the same.
+    /// Number of inserts that are still answered while the store is slow.
     answers_inserts: AtomicUsize,
     looks: AtomicUsize,
     writes: AtomicUsize,
     is_closed: AtomicBool,
-    /// Whether it refuses every swap.
+    /// True if the store refuses every swap.
     is_full: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl Slow {
         self.writes.load(Ordering::SeqCst)
     }
 
-    /// It is done, and the answer is late.
+    /// Counts an executed write, and loses its reply if the store is slow.
     fn write<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         self.writes.fetch_add(1, Ordering::SeqCst);
         self.unless_slow(answer)
@@ -92,7 +92,7 @@ impl Store for Slow {
         self.write(self.memory.swap(ticket, held, value, ttl, room, epoch).await)
     }
     async fn remove(&self, ticket: &Ticket, held: &[u8], epoch: Option<Epoch>) -> Result<Compared, StoreError> {
-        // A Redis that does not get to it: what is to be removed stays.
+        // As with an overloaded Redis that does not execute the command in time: the record stays.
         self.writes.fetch_add(1, Ordering::SeqCst);
         self.unless_slow(Ok(()))?;
         self.memory.remove(ticket, held, epoch).await
@@ -113,7 +113,7 @@ impl Store for Slow {
     }
 }
 
-/// A guard on a slow store, whose steps are taken by hand.
+/// A guard on a slow store, without background tasks: the test runs each step.
 struct Bench {
     guard: Guard,
     clock: ManualClock,
@@ -133,7 +133,7 @@ impl Bench {
         self.guard.check(policy, &Intent::new("pay", Subject::anonymous()).key(&key)).await
     }
 
-    /// Lets time pass, in which whatever is due is done.
+    /// Advances the clock, and runs every step that becomes due.
     async fn pass(&self, time: Duration) {
         for _ in 0..time.as_millis() / 10 {
             self.clock.advance(Duration::from_millis(10));
@@ -153,13 +153,13 @@ fn held() -> Policy {
 }
 
 #[tokio::test]
-async fn unknown_claim_that_is_over_within_15_seconds_is_taken_back_once() {
+async fn short_unknown_claim_is_revoked_once() {
     let every = |time| IntervalRules::new().every(time).unwrap();
     for policy in [
         Policy::key(KeyRules::retryable()),
         Policy::interval(every(LEASE)),
         Policy::interval(every(SECOND)),
-        // What is lost is the insert, which lives for a lease only.
+        // The lost command is the insert, whose record lives for one lease only.
         held(),
     ] {
         let bench = Bench::new();
@@ -169,12 +169,12 @@ async fn unknown_claim_that_is_over_within_15_seconds_is_taken_back_once() {
         bench.pass(SECOND * 60).await;
         assert_eq!((bench.store.writes(), bench.retrying()), (2, 0), "{policy:?}");
         bench.store.be_slow(false);
-        assert!(matches!(bench.ask(&policy, "k").await, Ok(Verdict::Run(_))), "it has lapsed");
+        assert!(matches!(bench.ask(&policy, "k").await, Ok(Verdict::Run(_))), "the claim has expired");
     }
 }
 
 #[tokio::test]
-async fn unknown_claim_that_would_stay_is_taken_back_until_it_is_gone() {
+async fn lasting_unknown_claim_is_revoked_until_gone() {
     let long = Policy::key(KeyRules::retryable().lease(LEASE + SECOND).unwrap());
     for (policy, answered) in [(held(), 1), (long, 0)] {
         let bench = Bench::new();
@@ -182,7 +182,7 @@ async fn unknown_claim_that_would_stay_is_taken_back_until_it_is_gone() {
         bench.store.answers_inserts.store(answered, Ordering::SeqCst);
         assert!(matches!(bench.ask(&policy, "k").await, Err(StoreError::Unknown(_))));
         bench.pass(SECOND * 600).await;
-        assert_eq!(bench.retrying(), 1, "it is not given up");
+        assert_eq!(bench.retrying(), 1, "the retries continue");
         assert!(bench.store.writes() < 250, "{} writes in ten minutes", bench.store.writes());
         bench.store.be_slow(false);
         bench.pass(LEASE * 2).await;
@@ -192,7 +192,7 @@ async fn unknown_claim_that_would_stay_is_taken_back_until_it_is_gone() {
 }
 
 #[tokio::test]
-async fn unknown_claim_of_a_remembered_token_gives_the_token_back() {
+async fn unknown_claim_of_a_remembered_token_releases_the_token() {
     let bench = Bench::new();
     let token = bench.guard.issue(LEASE * 100, Binding::none()).await.unwrap();
     let policy = Policy::Token(TokenRules::new().remember(LEASE * 100));
@@ -207,7 +207,7 @@ async fn unknown_claim_of_a_remembered_token_gives_the_token_back() {
 }
 
 #[tokio::test]
-async fn remembered_token_that_the_store_refused_to_claim_is_not_retried() {
+async fn remembered_token_refused_by_store_is_not_retried() {
     let bench = Bench::new();
     let token = bench.guard.issue(LEASE * 100, Binding::none()).await.unwrap();
     let policy = Policy::Token(TokenRules::new().remember(LEASE * 100));
@@ -219,17 +219,17 @@ async fn remembered_token_that_the_store_refused_to_claim_is_not_retried() {
     assert!(matches!(bench.guard.check(&policy, &intent).await, Ok(Verdict::Run(_))));
 }
 
-/// The store executes what it answers too late: as long as renewals are sent, the claim of a run does not lapse.
+/// The store executes commands but replies too late: as long as renewals are sent, the claim of a run does not expire.
 #[tokio::test]
 async fn run_is_renewed_while_the_store_does_not_answer() {
     let bench = Bench::new();
     let policy = Policy::key(KeyRules::retryable().lease(LEASE).unwrap());
-    let Ok(Verdict::Run(pass)) = bench.ask(&policy, "k").await else { panic!("it is free") };
+    let Ok(Verdict::Run(pass)) = bench.ask(&policy, "k").await else { panic!("the key is free") };
     bench.store.be_slow(true);
     let before = bench.store.writes();
     for _ in 0..40 {
         bench.pass(LEASE / 10).await;
-        assert_eq!(bench.retrying(), 0, "a renewal waits for no other retry");
+        assert_eq!(bench.retrying(), 0, "a renewal does not wait in the retry queue");
     }
     let renewals = bench.store.writes() - before;
     assert!((12..40).contains(&renewals), "{renewals} renewals in four leases");
@@ -239,10 +239,10 @@ async fn run_is_renewed_while_the_store_does_not_answer() {
     pass.complete(None).await.unwrap();
 }
 
-/// A claim that the store does not have may still be on its way: it is looked for until a lease after the store first answered, a few
-/// times.
+/// The write of a claim that the store does not have may still arrive. So the revocation is repeated a few times, until one lease after
+/// the first reply of the store.
 #[tokio::test]
-async fn claim_that_may_still_come_is_looked_for_a_few_times_and_for_a_lease() {
+async fn late_claim_is_revoked_for_one_lease() {
     let bench = Bench::new();
     bench.store.answers_inserts.store(1, Ordering::SeqCst);
     bench.store.be_slow(true);
@@ -250,7 +250,7 @@ async fn claim_that_may_still_come_is_looked_for_a_few_times_and_for_a_lease() {
     bench.store.be_slow(false);
     let before = bench.store.writes();
     bench.pass(LEASE - SECOND).await;
-    // The first try has found it, though held by then, so that nothing more is to come.
+    // The first try finds the claim, although with other bytes by then, so no late write is left.
     assert_eq!((bench.store.writes() - before, bench.retrying()), (2, 0));
 
     let bench = Bench::new();
@@ -282,20 +282,23 @@ async fn full_list_of_retries_rejects_new_claims_and_drops_none() {
     for policy in [&long, &held(), &Policy::interval(IntervalRules::new().every(SECOND).unwrap())] {
         assert!(matches!(bench.ask(policy, "new").await, Err(StoreError::NotExecuted(_))));
     }
-    assert_eq!(bench.store.writes(), writes, "the store is not asked");
+    assert_eq!(bench.store.writes(), writes, "no store command is sent");
     bench.store.be_slow(false);
     bench.pass(SECOND * 2).await;
     assert_eq!(bench.retrying(), 0);
     assert!(matches!(bench.ask(&long, "new").await, Ok(Verdict::Run(_))));
     for number in 0..MOST {
-        assert!(matches!(bench.ask(&long, &number.to_string()).await, Ok(Verdict::Run(_))), "{number} was taken back");
+        assert!(
+            matches!(bench.ask(&long, &number.to_string()).await, Ok(Verdict::Run(_))),
+            "claim {number} was revoked"
+        );
     }
 }
 
 #[tokio::test]
-async fn work_that_is_not_admitted_sends_nothing_and_what_has_begun_is_settled() {
+async fn closed_store_receives_no_new_work_but_settlements() {
     let bench = Bench::new();
-    let Ok(Verdict::Run(pass)) = bench.ask(&held(), "begun").await else { panic!("it is free") };
+    let Ok(Verdict::Run(pass)) = bench.ask(&held(), "begun").await else { panic!("the key is free") };
     let token = bench.guard.issue(LEASE, Binding::none()).await.unwrap();
     let redeem = || async {
         let intent = Intent::new("a", Subject::anonymous()).credential(token.as_str());
@@ -313,18 +316,19 @@ async fn work_that_is_not_admitted_sends_nothing_and_what_has_begun_is_settled()
     assert_eq!((bench.store.writes(), bench.store.looks.load(Ordering::SeqCst)), sent);
 
     bench.store.be_slow(false);
-    assert!(pass.complete(None).await.is_ok(), "a settlement does not ask");
-    // A probe that is answered goes on.
+    assert!(pass.complete(None).await.is_ok(), "a settlement needs no admission");
+    // A request whose probe is answered is admitted.
     assert!(matches!(redeem().await, Ok(Verdict::Run(_))));
     let again = bench.ask(&held(), "begun").await;
     assert!(matches!(again, Ok(Verdict::Reject(rejection)) if rejection.code() == Code::ReplyNotKept));
 }
 
-/// The loop itself: as long as nothing is answered it sends a look now and then, and afterwards all are through within a lease.
+/// Tests the retry loop itself: while the store does not answer it sends a few lookups, and once it does all claims are settled within a
+/// lease.
 #[tokio::test]
-async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_lease_once_it_does() {
+async fn retries_wait_for_store_and_finish_within_a_lease() {
     const CLAIMS: usize = 300;
-    /// How long the store does not answer: several intervals between two looks.
+    /// Duration of the outage: several pauses between two lookups.
     const SILENCE: Duration = SECOND;
     let lease = SECOND * 2;
     let store = Slow::new(Memory::new());
@@ -352,11 +356,11 @@ async fn claims_wait_for_a_store_that_does_not_answer_and_are_through_within_a_l
     }
     assert_eq!(guard.renewals().retrying(), 0);
     let writes = store.writes() - sent;
-    // Two each, since what is found is held by then, and one that may have been tried before the store was known to be slow.
+    // Two for each claim, whose bytes differ by then, and one that may have been tried before the loop noticed the outage.
     assert!(writes <= CLAIMS * 2 + 2, "{writes} writes for {CLAIMS} claims");
 }
 
-/// One job at a time, or once in a while, on a clock that is moved by hand.
+/// A job under an interval or a lock, with a manual clock.
 struct Job {
     guard: Guard,
     clock: ManualClock,
@@ -379,7 +383,7 @@ impl Job {
         !matches!(self.ask().await, Verdict::Reject(rejection) if [Code::TooSoon, Code::Locked].contains(&rejection.code()))
     }
 
-    /// Lets time pass, in which whatever is due is done.
+    /// Advances the clock, and runs every step that becomes due.
     async fn pass(&self, time: Duration) {
         for _ in 0..time.as_millis() / 10 {
             self.clock.advance(Duration::from_millis(10));
@@ -391,10 +395,10 @@ impl Job {
 }
 
 #[tokio::test]
-async fn whoever_outlives_an_interval_however_short_keeps_it_to_the_end() {
+async fn handler_that_outlives_its_interval_holds_it() {
     for millis in [1, 200, 300, 500, 1_000, 1_500] {
         let job = Job::new(IntervalRules::new().every(Duration::from_millis(millis)).unwrap());
-        let Verdict::Run(pass) = job.ask().await else { panic!("it is free") };
+        let Verdict::Run(pass) = job.ask().await else { panic!("the interval is free") };
         for _ in 0..40 {
             job.pass(SECOND / 10).await;
             assert!(!job.is_free().await, "{millis} ms");
@@ -405,11 +409,11 @@ async fn whoever_outlives_an_interval_however_short_keeps_it_to_the_end() {
 }
 
 #[tokio::test]
-async fn a_lock_is_kept_as_long_as_its_ceiling_says_and_no_longer() {
+async fn lock_is_held_up_to_its_ceiling() {
     let job = Job::new(IntervalRules::new().release_always().ceiling(SECOND * 5));
-    let Verdict::Run(_pass) = job.ask().await else { panic!("it is free") };
+    let Verdict::Run(_pass) = job.ask().await else { panic!("the lock is free") };
     job.pass(SECOND * 5).await;
     assert!(!job.is_free().await);
     job.pass(SECOND * 2).await;
-    assert!(job.is_free().await, "it is taken for lost");
+    assert!(job.is_free().await, "the lock has expired");
 }

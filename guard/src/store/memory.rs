@@ -53,7 +53,7 @@ pub struct Memory {
 #[derive(Default)]
 struct Shard {
     records: HashMap<Ticket, MemoryEntry>,
-    /// How many records the inserts since the last sweep have paid to examine.
+    /// Number of records that the inserts since the last sweep have paid to examine.
     paid: usize,
 }
 
@@ -280,7 +280,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Locks a shard, also after a panic: a verb that panicked left no half-made change.
+/// Locks a shard, also after a panic: a verb that panicked left no partial change.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Notices that the store does not answer, and that it answers again, and logs both.
+//! Detects outages of the store, and logs when each begins and ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,17 +7,17 @@ use super::StoreError;
 use crate::clock::Clock;
 use crate::warning_limit::{WarningLimit, WarningLimits};
 
-/// How long no command may have failed before the store counts as back, in milliseconds. Of a cluster that has lost one node, most
-/// commands are answered all the while.
+/// Time without a failed command until the store counts as back, in milliseconds. A cluster that has lost one node still replies to most
+/// commands.
 const QUIET: u64 = 1_000;
 
 /// The state of the store as the commands of one guard see it.
 ///
-/// While the store answers, an answer costs one relaxed atomic load. The warnings of an outage are limited, so that an outage does not
+/// Without an outage, a reply costs one relaxed atomic load. The warnings of an outage are limited, so that an outage does not
 /// fill the log.
 #[derive(Debug)]
 pub(super) struct Outage {
-    /// Whether `ongoing` is set.
+    /// True if `ongoing` is set.
     is_on: AtomicBool,
     ongoing: Mutex<Option<CurrentOutage>>,
     away: WarningLimit,
@@ -25,18 +25,18 @@ pub(super) struct Outage {
     clock: Clock,
 }
 
-/// An outage that is not over.
+/// An ongoing outage.
 #[derive(Debug, Clone, Copy)]
 struct CurrentOutage {
     since: u64,
-    /// When the first command since the last failure was answered.
+    /// Time of the first reply since the last failure.
     answered_at: Option<u64>,
     requests: u64,
-    /// Whether its begin was logged: one that follows the last warning closely may end before the next one is due.
+    /// True if its begin was logged. An outage shortly after the last warning may end before the next warning is due.
     is_logged: bool,
 }
 
-/// An outage that is over.
+/// An outage that has ended.
 #[derive(Debug, PartialEq, Eq)]
 struct Recovery {
     away_ms: u64,
@@ -54,7 +54,7 @@ impl Outage {
         }
     }
 
-    /// Records that a command was answered.
+    /// Records a reply to a command.
     pub(super) fn answered(&self) {
         if self.is_on.load(Ordering::Relaxed)
             && let Some(Recovery { away_ms, failed_requests }) = self.recover()
@@ -63,8 +63,8 @@ impl Outage {
         }
     }
 
-    /// Records that a command failed, and logs a warning if the store does not answer. An error that the store answers with ends in
-    /// [`request_failed`](Self::request_failed).
+    /// Records that a command failed, and logs a warning if the store does not reply. [`request_failed`](Self::request_failed) logs an
+    /// error reply of the store.
     pub(super) fn failed(&self, error: &StoreError) {
         if !error.is_away() {
             self.answered();
@@ -73,7 +73,7 @@ impl Outage {
         }
     }
 
-    /// Counts a request that failed. Logs the error, unless it is that of an outage.
+    /// Counts a failed request. Logs the error, unless it belongs to an outage.
     pub(super) fn request_failed(&self, error: &StoreError) {
         let is_counted = error.is_away() && self.count_request();
         if !is_counted {
@@ -81,7 +81,7 @@ impl Outage {
         }
     }
 
-    /// Logs an error of a step in the background, unless it is that of an outage.
+    /// Logs an error of a background step, unless it belongs to an outage.
     pub(super) fn step_failed(&self, error: &StoreError) {
         if !(error.is_away() && self.is_on.load(Ordering::Relaxed)) {
             self.reject(error);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_tells_how_long_the_store_was_away_and_how_many_requests_failed() {
+    fn recovery_logs_outage_duration_and_failed_requests() {
         let (outage, clock) = outage();
         assert_eq!(outage.recover(), None, "it was not away");
         for _ in 0..3 {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn store_that_answers_some_commands_is_not_back() {
+    fn store_that_answers_some_commands_is_still_out() {
         let (outage, clock) = outage();
         for _ in 0..100 {
             outage.failed(&away());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn outage_whose_begin_was_not_logged_ends_without_a_line() {
+    fn outage_without_a_logged_start_ends_silently() {
         let (outage, clock) = outage();
         let pass = |outage: &Outage| {
             outage.failed(&away());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn full_store_is_not_away() {
+    fn full_store_is_no_outage() {
         let (outage, clock) = outage();
         let full = || StoreError::not_executed(StoreFull::new("full".to_owned()));
         outage.failed(&full());

@@ -67,7 +67,7 @@ pub struct Redis {
     prefix: String,
     timeout: Duration,
     is_pinned: bool,
-    /// Whether the commands of a server that compare are used, where it has them.
+    /// True if native compare-and-set commands are used, where the server has them.
     is_native: bool,
     /// The number of commands in flight.
     in_flight: Arc<AtomicUsize>,
@@ -76,7 +76,7 @@ pub struct Redis {
     sending: SendMode,
 }
 
-/// How commands are sent. The modes other than `Batched` exist for the benchmark.
+/// The way commands are sent. The modes other than `Batched` exist for the benchmark.
 #[derive(Clone, Copy)]
 enum SendMode {
     /// In batches, over the calling thread's connection.
@@ -87,7 +87,7 @@ enum SendMode {
     Shared,
 }
 
-/// The limit for commands in flight, so that a Redis that does not answer cannot exhaust the memory.
+/// The limit for commands in flight, so that a Redis that does not reply cannot exhaust the memory.
 const MAX_IN_FLIGHT: usize = 32_768;
 
 impl Redis {
@@ -139,7 +139,7 @@ impl Redis {
         let unreadable = |error: BadAddress| (ErrorKind::InvalidClientConfig, "bad address", error.to_string());
         let unfound = |error| match error {
             TransportError::Redis(error) => error,
-            other => (ErrorKind::Io, "nobody says where it is", other.to_string()).into(),
+            other => (ErrorKind::Io, "no master found", other.to_string()).into(),
         };
         let masters = match address::parse(address).map_err(unreadable)? {
             RedisAddress::One(info) => vec![client(*info)?],
@@ -175,9 +175,9 @@ impl Redis {
         }
     }
 
-    /// Logs no warning if a server may evict records (`maxmemory-policy` is not `noeviction`): a key whose record is evicted runs again, and
-    /// the application accepts that, or checks the policy itself. Call it before the store is used: the servers are asked about a second
-    /// after they are connected.
+    /// Logs no warning if a server may evict records (`maxmemory-policy` is not `noeviction`): a key whose record is evicted runs again,
+    /// and the application accepts that, or checks the policy itself. Call it before the store is used: the store reads the policy about a
+    /// second after it has connected.
     #[must_use]
     pub fn allow_eviction(self) -> Self {
         self.transport.allow_eviction();

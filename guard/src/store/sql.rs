@@ -84,12 +84,12 @@ impl Sql {
         let timeout = timeout.min(Duration::from_secs(3600));
         let backend: Arc<dyn SqlBackend> = match SqlAddress::parse(address)? {
             SqlAddress::Postgres(options) => {
-                SqlPool::open(postgres::pool(timeout), postgres::options(options, timeout)).await?
+                SqlPool::open(postgres::pool(timeout), postgres::options(options, timeout), timeout).await?
             }
             SqlAddress::Sqlite(options) => {
                 let is_there = sqlite_path::examine(options.get_filename())?;
                 let file = SqliteFile::at(options.get_filename());
-                let opened = SqlPool::open(sqlite::pool(), sqlite::options(options, timeout)).await;
+                let opened = SqlPool::open(sqlite::pool(), sqlite::options(options, timeout), timeout).await;
                 let backend = opened.map_err(|error| match error {
                     SqlError::NoRights(_) if !is_there => SqlError::NotMigrated,
                     error => error,

@@ -1,4 +1,4 @@
-//! The store as a guard uses it: measures each command, and notices when the store does not answer.
+//! The store as a guard uses it: measures each command, and detects outages.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ impl WatchedStore {
         Self { store, metrics, outage: Outage::new(clock) }
     }
 
-    /// Counts a request that failed because of the store, and logs its error, limited to a line every ten seconds.
+    /// Counts a request that failed because of the store. Logs its error, at most once every ten seconds.
     pub(crate) fn request_failed(&self, error: &StoreError) {
         self.outage.request_failed(error);
     }
 
-    /// Logs an error of work in the background, limited to a line every ten seconds.
+    /// Logs an error of background work, at most once every ten seconds.
     pub(crate) fn step_failed(&self, error: &StoreError) {
         self.outage.step_failed(error);
     }

@@ -1,4 +1,4 @@
-//! A store that fails while the test wants it to.
+//! A store that fails on demand.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::store::{Admission, Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
-/// A store that passes every verb on to another store, and fails while the test wants it to. Clones share the fault: give one to the guard,
+/// A store for tests that forwards every verb to another store, and fails on demand. Clones share the fault: give one clone to the guard,
 /// and keep the other.
 ///
 /// ```
@@ -58,7 +58,7 @@ impl FailingStore {
         self.set(Some(Fault::Unknown));
     }
 
-    /// Ends the failure. What the store held, it still holds.
+    /// Ends the failure. All records of the wrapped store are still there.
     pub fn recover(&self) {
         self.set(None);
     }
@@ -71,10 +71,10 @@ impl FailingStore {
         let fault = *self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         match fault {
             None => verb.await,
-            Some(Fault::NotExecuted) => Err(StoreError::not_executed("the test lets the store fail")),
+            Some(Fault::NotExecuted) => Err(StoreError::not_executed("the test made the store fail")),
             Some(Fault::Unknown) => {
                 verb.await?;
-                Err(StoreError::unknown("the test lets the store lose its reply"))
+                Err(StoreError::unknown("the test made the store lose its reply"))
             }
         }
     }
@@ -148,7 +148,7 @@ mod tests {
         Ticket::of_ping()
     }
 
-    /// The errors of all verbs: whether each was certainly not executed.
+    /// Returns for each verb `None` if it succeeds, and otherwise true if it was certainly not executed.
     async fn errors(store: &FailingStore) -> [Option<bool>; 6] {
         fn kind<T>(result: Result<T, StoreError>) -> Option<bool> {
             result.err().map(|error| matches!(error, StoreError::NotExecuted(_)))

@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_token_is_good_only_where_it_is_bound() {
+    fn bound_token_is_valid_only_for_its_binding() {
         let mint = mint("a");
         let (pay, ship) = ("POST /pay", "POST /ship");
-        let (alice, bob, nobody) = (Subject::named("alice"), Subject::named("bob"), Subject::anonymous());
+        let (alice, bob, anonymous) = (Subject::named("alice"), Subject::named("bob"), Subject::anonymous());
 
         let free = sign(&mint, &Binding::none());
-        assert!(mint.verify(&free, pay, &alice).is_ok() && mint.verify(&free, ship, &nobody).is_ok());
+        assert!(mint.verify(&free, pay, &alice).is_ok() && mint.verify(&free, ship, &anonymous).is_ok());
 
         let to_pay = sign(&mint, &Binding::none().action(pay));
         assert!(mint.verify(&to_pay, pay, &alice).is_ok() && mint.verify(&to_pay, pay, &bob).is_ok());
@@ -138,11 +138,11 @@ mod tests {
         let to_alice = sign(&mint, &Binding::none().subject(alice.clone()));
         assert!(mint.verify(&to_alice, ship, &alice).is_ok());
         assert_eq!(mint.verify(&to_alice, ship, &bob), Err(Code::TokenInvalid));
-        assert_eq!(mint.verify(&to_alice, ship, &nobody), Err(Code::TokenInvalid));
+        assert_eq!(mint.verify(&to_alice, ship, &anonymous), Err(Code::TokenInvalid));
     }
 
     #[test]
-    fn fields_cannot_lend_each_other_characters() {
+    fn characters_cannot_move_between_fields() {
         let mint = mint("a");
         let token = sign(&mint, &Binding::none().action("ab").subject(Subject::named("c")));
         assert!(mint.verify(&token, "ab", &Subject::named("c")).is_ok());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_named_like_an_address_is_not_that_address() {
+    fn subject_named_like_an_address_is_not_that_address() {
         let mint = mint("a");
         let address = Subject::client_address([127, 0, 0, 1].into());
         let token = sign(&mint, &Binding::none().subject(address.clone()));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_former_secret_is_accepted_and_no_longer_signs() {
+    fn former_secret_verifies_but_does_not_sign() {
         let (old, new) = (mint("a"), mint("b"));
         let both = Mint::new([secret("b"), secret("a")]);
         let anyone = Subject::anonymous();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flipped_bit_anywhere_is_enough_to_be_refused() {
+    fn one_flipped_bit_invalidates_the_token() {
         let mint = mint("a");
         let token = sign(&mint, &Binding::none().action("x"));
         for position in 0..token.len() {
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_but_the_token_s_own_is_good(text in "\\PC*", tail in "[A-Za-z0-9_-]{66}") {
+        fn arbitrary_text_is_not_a_valid_token(text in "\\PC*", tail in "[A-Za-z0-9_-]{66}") {
             let mint = mint("a");
             prop_assert!(mint.verify(&text, "", &Subject::anonymous()).is_err());
             let shaped = format!("ow1_{tail}");
@@ -193,7 +193,7 @@ mod tests {
         }
 
         #[test]
-        fn a_token_is_good_for_exactly_the_names_it_was_made_for(
+        fn token_is_valid_only_for_its_action_and_subject(
             action in "\\PC{0,40}", subject in "\\PC{0,40}", other in "\\PC{0,40}",
         ) {
             let mint = mint("a");

@@ -13,8 +13,8 @@ use crate::random::random;
 /// Length in bytes.
 const LENGTH: usize = 32;
 
-/// The key of the digest that names an interval by its content. A reader of the name, such as in a log, cannot recover the content by
-/// guessing; a reader of the store can.
+/// The key of the digest that names an interval by its content. An attacker who sees the name in a log cannot recover the content by
+/// guessing; an attacker who reads the store can.
 #[derive(Clone)]
 pub(crate) struct Salt {
     bytes: [u8; LENGTH],
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interval_is_told_by_each_field_and_by_the_salt() {
+    fn interval_name_depends_on_each_field_and_salt() {
         let (salt, other) = (Salt::random(), Salt::random());
         let alice = Subject::named("alice");
         let own = salt.interval("pay", &alice, b"10");

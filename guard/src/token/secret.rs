@@ -43,7 +43,7 @@ impl fmt::Debug for Secret {
 /// The error for a secret that is too short.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the secret has {length} bytes and needs at least {}; `openssl rand -base64 32` makes a good one",
+    "the secret has {length} bytes and needs at least {}; create one with `openssl rand -base64 32`",
     Secret::SHORTEST
 )]
 pub struct WeakSecret {

@@ -17,9 +17,9 @@ use crate::run_id::RunId;
 use crate::store::sql::{RecordRow, StatementOutcome, has_waited_in_vain, millis};
 use crate::ticket::Ticket;
 
-/// Timeout for asking the database whether a claim was committed.
+/// Timeout for finding out whether a claim was committed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Pause before the database is asked again.
+/// Pause between two lookups.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The decision about a claim in a transaction. A duplicate is not an error.
@@ -34,7 +34,7 @@ pub enum TxVerdict {
 }
 
 /// A claim in a transaction. It persists if the transaction is committed, and disappears otherwise.
-#[must_use = "what was claimed is done by the same transaction"]
+#[must_use = "do the work in the transaction that holds the claim, then commit it"]
 pub struct TxClaim {
     name: String,
     rules: KeyRules,
@@ -77,12 +77,12 @@ impl TxClaim {
 
     /// Stores a reply for duplicates, in the same transaction. Call it once.
     ///
-    /// A reply that is larger than the [limit](KeyRules::reply_limit) is not stored, and a duplicate learns only that there was one. From
-    /// here on the record lives for [`retain`](KeyRules::retain), however long the transaction has taken.
+    /// A reply that is larger than the [limit](KeyRules::reply_limit) is not stored: a duplicate receives `Done` without a reply. The
+    /// record lives for [`retain`](KeyRules::retain) from this call, however long the transaction has taken.
     ///
     /// # Errors
-    /// If the database rejects the reply. [`ClaimError::NotClaimed`] if the claim is not there as it was made, as after a rollback to a
-    /// savepoint before it: then nothing is written, whichever transaction has the name now.
+    /// If the database returns an error. [`ClaimError::NotClaimed`] if the claim is not in this transaction, as after a rollback to a
+    /// savepoint before it: then nothing is written, even if another transaction has claimed the same key since.
     pub async fn complete_in<DB: Dialect>(
         &self,
         transaction: &mut Transaction<'_, DB>,
@@ -93,12 +93,12 @@ impl TxClaim {
 
     /// Returns whether this claim was committed, for a commit whose reply was lost.
     ///
-    /// If the transaction is still open, for example in a database backend that has not noticed yet that its client is gone, this waits for
+    /// If the transaction is still open, for example because the database has not noticed yet that the connection is closed, this waits for
     /// its end. The result is therefore final.
     ///
     /// # Errors
-    /// If the database cannot be reached, or gives no result for half a minute: the outcome is not known yet. [`ClaimError::Expired`] if
-    /// there is no record of this claim and [`retain`](KeyRules::retain) has passed, or nearly passed, since the claim was made: an expired
+    /// If the database is unreachable, or gives no result within 30 seconds: the outcome is not known yet. [`ClaimError::Expired`] if there
+    /// is no record of this claim and [`retain`](KeyRules::retain) has passed, or nearly passed, since the claim was inserted: an expired
     /// record cannot be distinguished from one that was never committed.
     pub async fn was_committed<DB: Dialect>(&self, pool: &Pool<DB>) -> Result<bool, ClaimError> {
         let asked = timeout(PATIENCE, async {

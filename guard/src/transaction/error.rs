@@ -6,12 +6,10 @@ use crate::store::sql::{SqlError, StatementError, asks_for_a_repetition, has_fai
 #[non_exhaustive]
 pub enum ClaimError {
     /// The database could not serialize this transaction with others. Roll it back, and repeat all of it.
-    #[error("the database wants this transaction again, from its beginning: {0}")]
+    #[error("the database could not serialize this transaction; roll it back and repeat it: {0}")]
     RetryTransaction(#[source] sqlx::Error),
     /// An earlier statement of this transaction has failed.
-    #[error(
-        "this transaction has failed before, and takes no more statements: roll it back, and claim first in a new one"
-    )]
+    #[error("an earlier statement of this transaction failed; roll it back, and claim first in a new transaction")]
     FailedAlready,
     /// The tables are missing, or do not belong to Onceward.
     #[error(transparent)]
@@ -19,18 +17,20 @@ pub enum ClaimError {
     /// The record was written by another version.
     #[error("the database holds a record that this version does not know")]
     UnknownRecord,
-    /// The claim is not in this transaction: it was made in another one, or this one was rolled back to a savepoint before it.
-    #[error("this transaction does not have the claim; complete it in the transaction in which it was made")]
+    /// The claim is not in this transaction: it was inserted in another one, or this one was rolled back to a savepoint before it.
+    #[error("the claim is not in this transaction; complete it in the transaction that inserted it")]
     NotClaimed,
-    /// Whether the claim was committed is unknown: its record, if there is one, may have expired.
+    /// The outcome of the commit is unknown: the record of the claim, if there was one, may have expired.
     #[error(
-        "a record of this may have expired, so that nobody knows any more whether it was committed; let `retain` be longer"
+        "the record of the claim may have expired, so it is unknown whether it was committed; set a longer `retain`"
     )]
     Expired,
     /// The work succeeded, but still holds its transaction.
-    #[error("the work did not give its transaction back, so nothing could be committed; drop it before the work ends")]
+    #[error(
+        "the work still holds its transaction, so nothing was committed; drop the `TxHandle` before the work returns"
+    )]
     NotGivenBack,
-    /// The database returned an error, or cannot be reached. Nothing was claimed, since an uncommitted transaction has no effect. From
+    /// The database returned an error, or is unreachable. Nothing was claimed, since an uncommitted transaction has no effect. From
     /// [`TxClaim::was_committed`](super::TxClaim::was_committed) it means that the outcome is not known yet.
     #[error(transparent)]
     Database(sqlx::Error),

@@ -33,13 +33,13 @@ impl<DB: Dialect> Deref for TxHandle<DB> {
     type Target = DB::Connection;
 
     fn deref(&self) -> &DB::Connection {
-        self.transaction.as_ref().expect("it is there until it is dropped")
+        self.transaction.as_ref().expect("the handle holds its transaction until it is dropped")
     }
 }
 
 impl<DB: Dialect> DerefMut for TxHandle<DB> {
     fn deref_mut(&mut self) -> &mut DB::Connection {
-        self.transaction.as_mut().expect("it is there until it is dropped")
+        self.transaction.as_mut().expect("the handle holds its transaction until it is dropped")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Runs a whole transaction, repeats it if the database asks for that, and resolves commits whose reply was lost.
+//! Runs a whole transaction, repeats it after a serialization failure, and resolves commits whose reply was lost.
 
 use std::error::Error;
 use std::future::Future;
@@ -25,7 +25,7 @@ use crate::run::{RunError, RunOutcome};
 use crate::store::StoreError;
 use crate::store::sql::{StatementError, asks_for_a_repetition, wants_a_repetition};
 
-/// Maximum number of tries of a transaction that the database asks to repeat.
+/// Maximum number of tries of a transaction that the database cannot serialize.
 const TRIES: u32 = 20;
 /// First and longest pause between tries.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
@@ -40,7 +40,7 @@ enum TryResult<T, E> {
     Ended(Result<RunOutcome<T>, RunError<E>>),
     /// An earlier try of the same run was committed.
     WasCommitted,
-    /// Whether an earlier try was committed is unknown: its record may have expired.
+    /// The outcome of an earlier try is unknown: its record may have expired.
     Forgotten,
     /// Nothing was committed, and the next try may succeed. The error is returned if there is no next try.
     Repeat(RunError<E>),
@@ -48,11 +48,11 @@ enum TryResult<T, E> {
     Lost(T, Moment, StatementError),
 }
 
-/// How a try continues.
+/// The continuation of a try.
 enum Continuation {
     /// Under its claim.
     Claimed,
-    /// Without a claim, in the same transaction: a guard that observes stops no request.
+    /// Without a claim, in the same transaction: in observe mode no request is stopped.
     Unclaimed,
     /// Without a claim, in a new transaction, because this one has failed.
     Afresh,
@@ -120,10 +120,10 @@ where
                 if Instant::now() >= until {
                     return Err(RunError::Store(failure.into()));
                 }
-                tracing::warn!(error = %failure, "the answer to a commit was lost; asking what became of it");
+                tracing::warn!(error = %failure, "the reply to a commit was lost; looking up whether it was committed");
                 lost = Some(LostCommit { value, written, until });
             }
-            // The database cannot be asked at the moment, and the outcome of the commit is still unknown.
+            // The lookup failed, and the outcome of the commit is still unknown.
             (TryResult::Repeat(error) | TryResult::Ended(Err(error @ RunError::Store(_))), Some(lost)) => {
                 if Instant::now() >= lost.until {
                     return Err(RunError::Store(StoreError::unknown(error.to_string())));
@@ -213,7 +213,7 @@ impl<DB: Dialect> Trial<'_, DB> {
                 self.engine.observe(Outcome::Rejected(Code::InProgress), action);
                 Ok(Continuation::Afresh)
             }
-            // The transaction in progress may be the lost one: ask again.
+            // The transaction in progress may be the lost one: look again.
             (Ok(ClaimRow::InProgress), lost) => {
                 let refused = RunError::Rejected(Code::InProgress.into());
                 Err(if lost.is_some() { TryResult::Repeat(refused) } else { TryResult::Ended(Err(refused)) })
@@ -226,7 +226,7 @@ impl<DB: Dialect> Trial<'_, DB> {
         }
     }
 
-    /// Logs why nothing could be claimed, limited to a line every ten seconds: the application may show no more than that its store failed.
+    /// Logs why nothing could be claimed, at most one line every ten seconds: the application may report only that its store failed.
     fn noted(&self, error: ClaimError) -> ClaimError {
         let action = &*self.intent.action;
         if error.asks_for_a_repetition() {
@@ -235,9 +235,9 @@ impl<DB: Dialect> Trial<'_, DB> {
         if let Some(suppressed) = self.engine.transactions.admit() {
             match &error {
                 ClaimError::Tables(_) => {
-                    tracing::error!(%error, action, suppressed, "a transaction could not be claimed: its database is not set up");
+                    tracing::error!(%error, action, suppressed, "could not claim the key in a transaction: the database is not set up");
                 }
-                _ => tracing::warn!(%error, action, suppressed, "a transaction could not be claimed"),
+                _ => tracing::warn!(%error, action, suppressed, "could not claim the key in a transaction"),
             }
         }
         error
@@ -251,7 +251,7 @@ async fn conclude<DB: Dialect, T: Serialize, E>(
     value: T,
 ) -> TryResult<T, E> {
     let Some(claimed) = claimed else {
-        // A database answers the commit of a failed transaction with a rollback, and reports success.
+        // A database rolls back a failed transaction on commit, and reports success.
         return match DB::goes_on(&mut transaction).await {
             Ok(()) => committed(transaction, value, None).await,
             Err(error) => ClaimError::from(error).into(),
@@ -278,11 +278,11 @@ async fn committed<DB: Dialect, T, E>(
         Ok(Ok(())) => return TryResult::Ended(Ok(RunOutcome::Unprotected(value))),
         Ok(Err(error)) if asks_for_a_repetition(&error) => return ClaimError::from(error).into(),
         Ok(Err(error)) => StatementError::from(error),
-        Err(_) => StatementError::TimedOut,
+        Err(_) => StatementError::TimedOut(COMMIT),
     };
     match written {
         Some(written) if !failure.is_certain() => TryResult::Lost(value, written, failure),
-        // Without a claim there is no record to look up, and a repetition might apply the work twice.
+        // Without a claim there is no record to look up, and a second try might apply the work twice.
         _ => TryResult::Ended(Err(RunError::Store(failure.into()))),
     }
 }

@@ -36,7 +36,7 @@ use crate::run_id::RunId;
 ///
 /// async fn pay(
 ///     request: HttpRequest,
-///     asked: RequestIntent,
+///     intent: RequestIntent,
 ///     guard: web::Data<Guard>,
 ///     pool: web::Data<PgPool>,
 /// ) -> HttpResponse {
@@ -44,7 +44,7 @@ use crate::run_id::RunId;
 ///         sqlx::query("INSERT INTO payments VALUES (10)").execute(&mut *transaction).await?;
 ///         Ok::<_, sqlx::Error>("paid".to_owned())
 ///     };
-///     match guard.transact(&pool, &KeyRules::at_most_once(), &asked.intent(), work).await {
+///     match guard.transact(&pool, &KeyRules::at_most_once(), &intent.intent(), work).await {
 ///         Ok(ran) => HttpResponse::Created().body(ran.into_value()),
 ///         Err(RunError::Rejected(rejection)) => reject(&request, &guard, &rejection),
 ///         Err(_) => HttpResponse::ServiceUnavailable().finish(),

@@ -50,7 +50,7 @@ where
     }
 }
 
-/// Asks the guard, based on the part of the body that has arrived; `None` if that is not enough to decide.
+/// Decides by the part of the body that has arrived. Returns `None` if that part is not enough to decide.
 async fn enter_so_far(
     rules: &RouteRules,
     request: &mut ServiceRequest,
@@ -85,6 +85,6 @@ async fn judge<B: MessageBody + 'static>(
     let AdmittedRequest { guarded, pass } = *admitted;
     let answer = rules.take(answer.await).await;
     let settled = pass.end(rules.judge(&answer, Some(&guarded)).effect, answer.reply(&rules.kept_headers)).await;
-    let _ = settled.inspect_err(|error| tracing::debug!(%error, "how an observed run ended could not be written down"));
+    let _ = settled.inspect_err(|error| tracing::debug!(%error, "could not record the outcome of an observed run"));
     answer.send(|_| {}, false)
 }

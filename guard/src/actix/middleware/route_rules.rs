@@ -26,10 +26,10 @@ pub(in crate::actix) struct RouteRules {
     pub(in crate::actix) subject: SubjectFrom,
     pub(in crate::actix) reader: RequestReader<HttpRequest>,
     pub(in crate::actix) judge: Option<Judge>,
-    /// How much of a response's body is read.
+    /// Maximum number of bytes that are read of a response's body.
     pub(in crate::actix) answer_limit: usize,
     pub(in crate::actix) kept_headers: Vec<HeaderName>,
-    /// Whether the rewriting of the path inside of the guard has been logged.
+    /// True once the rewriting of the path inside of the guard has been logged.
     pub(in crate::actix) is_rewriting_logged: Arc<AtomicBool>,
 }
 
@@ -64,8 +64,8 @@ impl RouteRules {
                 target: "onceward::actix",
                 seen,
                 %rewritten,
-                "the path was rewritten inside of the guard, so one route has several actions and a duplicate may run; have the \
-                 middleware that rewrites it, such as NormalizePath, run before the guard, or name the action with Protect::action"
+                "the path was rewritten inside of the guard, so one route has several actions and a duplicate may run; install the \
+                 middleware that rewrites it, such as NormalizePath, outside of the guard, or name the action with Protect::action"
             );
         }
     }

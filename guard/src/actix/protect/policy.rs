@@ -1,4 +1,4 @@
-//! The policies of a route as types, and what each can do.
+//! The policies of a route as types, and the traits that decide which setters each has.
 
 /// A one-time token. A duplicate is rejected.
 #[derive(Debug)]
@@ -33,13 +33,13 @@ mod sealed {
 }
 
 /// A policy under which a route requires a token.
-#[diagnostic::on_unimplemented(message = "`{Self}` requires no token", note = "use `Protect::token`")]
+#[diagnostic::on_unimplemented(message = "this setter requires `Protect::token`, and this route has `{Self}`")]
 pub trait RequiresToken: sealed::Sealed {}
 
 /// A policy under which the source of a key or name can be chosen.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` reads no key, or its source is chosen already",
-    note = "use `Protect::key` or `Protect::interval`"
+    message = "`from` requires `Protect::key` or `Protect::interval`, and this route has `{Self}`",
+    note = "the source can be set once"
 )]
 pub trait TakesKey: sealed::Sealed {
     /// The policy with that source.
@@ -48,14 +48,14 @@ pub trait TakesKey: sealed::Sealed {
 
 /// A policy under which a route reads a key or a name, which may be missing.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` reads no key",
-    note = "use `Protect::key`, or give the interval a name with `from` first"
+    message = "`optional` requires `Protect::key` or a named interval, and this route has `{Self}`",
+    note = "name the interval with `from` first"
 )]
 pub trait ReadsKey: sealed::Sealed {}
 
 /// A policy under which requests are compared by their content.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not compare the content of requests",
+    message = "this setter requires a policy that compares content, and this route has `{Self}`",
     note = "use `Protect::key`, `Protect::token(…).remember(…)`, or `Protect::interval` without a name"
 )]
 pub trait ComparesContent: sealed::Sealed {
@@ -65,7 +65,7 @@ pub trait ComparesContent: sealed::Sealed {
 
 /// A policy under which responses are stored.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` stores no responses",
+    message = "this setter requires a policy that stores responses, and this route has `{Self}`",
     note = "use `Protect::key`, or call `remember` first"
 )]
 pub trait StoresResponses: sealed::Sealed {}

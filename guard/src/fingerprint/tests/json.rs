@@ -6,7 +6,7 @@ use super::*;
 const TYPE: &str = "application/json";
 
 #[test]
-fn a_document_may_be_written_in_several_ways() {
+fn document_spellings_have_the_same_fingerprint() {
     for (one, other, same) in [
         (r#"{"a":1,"b":2}"#, "{ \"b\" : 2,\r\n\t\"a\" : 1 }\n", true),
         (r#"[{"a":{"b":1,"c":[2]}}]"#, r#"[{"a":{"c":[2],"b":1}}]"#, true),
@@ -25,7 +25,7 @@ fn a_document_may_be_written_in_several_ways() {
 }
 
 #[test]
-fn different_documents_are_different() {
+fn different_documents_have_different_fingerprints() {
     let all = [
         "1",
         "1.0",
@@ -90,7 +90,7 @@ fn different_documents_are_different() {
 }
 
 #[test]
-fn what_every_reader_understands_differently_counts_byte_by_byte() {
+fn ambiguous_documents_are_digested_byte_by_byte() {
     let deep = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let nested = |depth| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
     for (text, canonical) in [
@@ -117,7 +117,7 @@ fn what_every_reader_understands_differently_counts_byte_by_byte() {
 }
 
 #[test]
-fn members_are_chosen_by_pointer() {
+fn json_members_are_selected_by_pointer() {
     let base = r#"{"a":1,"b":{"c":[10,{"d":2}],"~/":3},"0":null,"e":""}"#;
     for (fields, other, same) in [
         (only(&["/a"]), r#"{"a":1}"#, true),
@@ -169,7 +169,7 @@ fn document() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Writes a document with its members in an order, and with blanks and escapes, that `dice` decide.
+/// Renders a document with the order of its members, the whitespace and the escapes chosen by `dice`.
 fn render(value: &Value, dice: &mut impl FnMut() -> usize) -> String {
     let blank = ["", " ", "\n\t"][dice() % 3];
     let text = match value {
@@ -197,7 +197,7 @@ fn quote(text: &str, dice: &mut impl FnMut() -> usize) -> String {
     format!("\"{}\"", text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>())
 }
 
-/// Changes one value somewhere within.
+/// Changes one value of the document.
 fn change(value: &mut Value, dice: &mut impl FnMut() -> usize) {
     let choice = dice();
     match value {
@@ -217,17 +217,17 @@ fn change(value: &mut Value, dice: &mut impl FnMut() -> usize) {
 
 proptest! {
     #[test]
-    fn a_document_is_the_same_however_it_is_written(document in document(), numbers: Vec<u16>) {
+    fn formatting_does_not_change_the_fingerprint(document in document(), numbers: Vec<u16>) {
         let mut numbers = numbers.iter().cycle();
         let mut dice = || numbers.next().map_or(0, |number| usize::from(*number));
         let (one, other) = (render(&document, &mut dice), render(&document, &mut dice));
         let of = |text: &str| body(TYPE, text.as_bytes(), &Fields::all());
         prop_assert_eq!(of(&one), of(&other), "{} {}", one, other);
-        prop_assert_eq!(of(&one), of(&format!("{one} ")), "it is canonical");
+        prop_assert_eq!(of(&one), of(&format!("{one} ")), "the document is parsed, not digested byte by byte");
     }
 
     #[test]
-    fn a_document_with_one_value_changed_is_another(document in document(), numbers: Vec<u16>) {
+    fn one_changed_value_changes_the_fingerprint(document in document(), numbers: Vec<u16>) {
         let mut numbers = numbers.iter().cycle();
         let mut dice = || numbers.next().map_or(0, |number| usize::from(*number));
         let mut changed = document.clone();
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn two_documents_are_the_same_only_if_they_are_equal(one in document(), other in document()) {
+    fn fingerprints_match_only_for_equal_documents(one in document(), other in document()) {
         let of = |value: &Value| body(TYPE, value.to_string().as_bytes(), &Fields::all());
         prop_assert_eq!(of(&one) == of(&other), one == other);
     }

@@ -4,7 +4,7 @@ use super::*;
 
 const TYPE: &str = "multipart/form-data; boundary=xy";
 
-/// A form of these heads and values.
+/// Builds a form from these heads and values.
 fn form(boundary: &str, parts: &[(&str, &str)]) -> String {
     let parts: String =
         parts.iter().map(|(head, value)| format!("--{boundary}\r\n{head}\r\n\r\n{value}\r\n")).collect();
@@ -15,14 +15,14 @@ fn head(name: &str) -> String {
     format!("Content-Disposition: form-data; name=\"{name}\"")
 }
 
-/// A form of text fields.
+/// Builds a form of text fields.
 fn fields(pairs: &[(&str, &str)]) -> String {
     let heads: Vec<_> = pairs.iter().map(|(name, value)| (head(name), *value)).collect();
     form("xy", &heads.iter().map(|(head, value)| (head.as_str(), *value)).collect::<Vec<_>>())
 }
 
 #[test]
-fn a_form_is_its_parts_by_name() {
+fn form_is_compared_by_named_parts() {
     let base = fields(&[("a", "1"), ("b", "2")]);
     for (other, same) in [
         (fields(&[("b", "2"), ("a", "1")]), true),
@@ -45,7 +45,7 @@ fn a_form_is_its_parts_by_name() {
 }
 
 #[test]
-fn files_can_be_left_out() {
+fn files_can_be_excluded() {
     let file = |name: &str, value| (format!("{}; {name}\r\nContent-Type: image/png", head("f")), value);
     let with = |name, value| {
         let (file, value) = file(name, value);
@@ -62,7 +62,7 @@ fn files_can_be_left_out() {
 }
 
 #[test]
-fn parts_are_chosen_by_name() {
+fn multipart_parts_are_selected_by_name() {
     let base = fields(&[("a", "1"), ("b", "2")]);
     for (chosen, other, same) in [
         (only(&["/a"]), fields(&[("b", "3"), ("a", "1")]), true),
@@ -77,7 +77,7 @@ fn parts_are_chosen_by_name() {
 }
 
 #[test]
-fn what_cannot_be_read_counts_byte_by_byte() {
+fn invalid_multipart_is_digested_byte_by_byte() {
     let good = fields(&[("a", "1")]);
     let nameless = form("xy", &[("Content-Type: text/plain", "1")]);
     let folded = form("xy", &[("Content-Disposition: form-data; name=a\r\n x=\"1:2\"", "1")]);
@@ -98,7 +98,7 @@ fn what_cannot_be_read_counts_byte_by_byte() {
         &folded,
         &twice,
     ] {
-        // What cannot be read has no fields that could be left out.
+        // A body that cannot be parsed has no fields to exclude.
         compare(TYPE, &all_but(&[""]), bad, &format!("{bad} "), false);
         compare("multipart/form-data", &all_but(&[""]), bad, &format!("{bad} "), false);
     }
@@ -109,7 +109,7 @@ fn what_cannot_be_read_counts_byte_by_byte() {
 
 proptest! {
     #[test]
-    fn a_form_is_the_same_with_another_boundary(
+    fn boundary_does_not_change_the_fingerprint(
         parts in proptest::collection::vec(("[a-c]{1,2}", "[ -~]{0,9}"), 0..5),
         one in "[a-z]{4}-{0,3}", other in "-{0,9}[A-Z]{4}",
     ) {
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn almost_multipart_bodies_do_not_make_it_stumble(pieces in proptest::collection::vec(
+    fn almost_multipart_bodies_do_not_panic(pieces in proptest::collection::vec(
         proptest::sample::select(vec!["--xy", "\r\n", "--", "Content-Disposition: form-data; name=a", "t", " ", "\""]), 0..14)
     ) {
         body(TYPE, pieces.concat().as_bytes(), &Fields::all());

@@ -1,26 +1,26 @@
-//! The text of the page for each code, in words that a customer knows.
+//! The text of the page for each code, in words that customers know.
 
 use onceward_api::Code;
 
 /// The sentences of a page.
 pub(super) struct CustomerText {
-    /// A few words.
+    /// The heading: a few words.
     pub(super) title: &'static str,
-    /// What happened, and whether it was carried out.
+    /// States what happened, and whether it was carried out.
     pub(super) happened: &'static str,
     /// The next step for the customer.
     pub(super) next: &'static str,
-    /// How to get back without a script.
+    /// The way back, which needs no script.
     pub(super) back: &'static str,
 }
 
 const REOPEN: &str = "Go back, reload the form, and send it again.";
-const WAIT: &str = "Wait a moment, then reload this page to send the same again.";
+const WAIT: &str = "Wait a moment, then reload this page to send it again.";
 const CORRECT: &str = "Go back, check what you entered, and send it again. If that does not help, contact support.";
 const ASK: &str = "Please do not send it again. Contact support and give them the details below.";
 const NOTHING: &str = "Nothing was carried out.";
-const TO_FORM: &str = "Your browser’s Back button leads to the form. What you typed is usually still there.";
-const TO_LAST_PAGE: &str = "Your browser’s Back button leads to the page that you came from.";
+const TO_FORM: &str = "Your browser’s Back button takes you to the form. Your entries are usually still there.";
+const TO_LAST_PAGE: &str = "Your browser’s Back button takes you to the previous page.";
 
 impl CustomerText {
     /// Returns the text for a code.
@@ -29,22 +29,22 @@ impl CustomerText {
             Code::TokenUsed => (
                 "This was already sent",
                 "We received this form before. It was not carried out a second time.",
-                "Look for the confirmation of the first time. For another order or message, open the form again.",
+                "Look for your first confirmation. To send something new, open the form again.",
             ),
             Code::KeyReused => (
                 "This was already sent",
-                "We received this form before, with other entries. The changed one was not carried out.",
-                "Look for the confirmation of the first time. To send the changed one as well, open the form again.",
+                "We received this form before, with different entries. The changed version was not carried out.",
+                "Look for your first confirmation. To send the changed version as well, open the form again.",
             ),
             Code::TooSoon => (
                 "You have just sent this",
-                "We received the same a moment ago. It was not carried out a second time.",
-                "There is nothing left to do.",
+                "We received the same form a moment ago. It was not carried out a second time.",
+                "You do not need to do anything else.",
             ),
             Code::ReplyNotKept => (
                 "This was already carried out",
-                "It was carried out when it was first sent, and not a second time. We can no longer show its confirmation.",
-                "There is no need to send it again.",
+                "It was carried out when you first sent it, and not a second time. We cannot show the confirmation again.",
+                "You do not need to send it again.",
             ),
             Code::InProgress => (
                 "We are still working on it",
@@ -53,25 +53,25 @@ impl CustomerText {
             ),
             Code::OutcomeUnknown => (
                 "We do not know how it ended",
-                "What you sent was begun, and we could not find out how it ended. It is not begun a second time.",
+                "We started to work on what you sent, but do not know whether it was finished. We did not start again.",
                 ASK,
             ),
             Code::Internal => (
                 "Something went wrong",
-                "There was an error on our side, and we cannot tell whether what you sent took effect.",
+                "There was an error on our side. We do not know whether what you sent was carried out.",
                 ASK,
             ),
             Code::ClaimLost => (
                 "This could not be finished",
-                "What you sent is no longer being carried out here, and may have been carried out elsewhere.",
+                "What you sent is no longer being carried out here. It may have been carried out elsewhere.",
                 ASK,
             ),
             Code::TokenExpired => {
-                ("This form is too old", "The form was open for too long. Nothing was carried out.", REOPEN)
+                ("This form has expired", "The form was open for too long. Nothing was carried out.", REOPEN)
             }
             Code::TokenStale => (
-                "This form is too old",
-                "We have restarted since you opened the form, and cannot tell whether you sent it before. Nothing was carried out this time.",
+                "This form has expired",
+                "We restarted after you opened the form, and do not know whether you sent it before. Nothing was carried out this time.",
                 "If you sent it before, look for a confirmation first. Otherwise go back, reload the form, and send it again.",
             ),
             Code::TokenMissing | Code::TokenMalformed | Code::TokenInvalid => (
@@ -86,42 +86,40 @@ impl CustomerText {
             ),
             Code::RedeemUnknown => (
                 "We could not check this",
-                "We could not find out whether this was sent before, so nothing was carried out this time.",
+                "We could not find out whether you sent this before, so nothing was carried out this time.",
                 REOPEN,
             ),
             Code::StoreUnavailable => (
                 "We cannot check this right now",
-                "We cannot find out at the moment whether this was sent before, so nothing was carried out this time.",
+                "At the moment we cannot find out whether you sent this before, so nothing was carried out this time.",
                 WAIT,
             ),
-            Code::Locked => {
-                ("Another one comes first", "We are still working on another one. Yours was not carried out yet.", WAIT)
-            }
+            Code::Locked => (
+                "Please wait a moment",
+                "We are still working on something else. What you sent was not carried out yet.",
+                WAIT,
+            ),
             Code::RateLimited => {
-                ("That was too fast", "Too much was sent in a short time. Nothing was carried out.", WAIT)
+                ("That was too fast", "Too many forms were sent in a short time. Nothing was carried out.", WAIT)
             }
             Code::Overloaded => ("We are too busy right now", NOTHING, WAIT),
             Code::Unauthorized => (
                 "Please sign in",
-                "We do not know who is sending this. Nothing was carried out.",
+                "You are not signed in. Nothing was carried out.",
                 "Sign in, then send the form again.",
             ),
             Code::BodyTooLarge => (
                 "This is too large",
-                "What you sent is larger than what we accept. Nothing was carried out.",
+                "What you sent is larger than we accept. Nothing was carried out.",
                 "Go back, shorten the text or choose a smaller file, and send it again.",
             ),
-            Code::NotFound => (
-                "There is nothing here",
-                "There is nothing at this address.",
-                "Check the address, or begin at the start page.",
-            ),
-            Code::MethodNotAllowed => (
-                "This page cannot be opened like this",
-                NOTHING,
-                "Begin at the start page, and go to the form from there.",
-            ),
-            _ => ("We could not read this", "What was sent cannot be read. Nothing was carried out.", CORRECT),
+            Code::NotFound => {
+                ("Page not found", "There is nothing at this address.", "Check the address, or go to the start page.")
+            }
+            Code::MethodNotAllowed => {
+                ("This page cannot be opened directly", NOTHING, "Go to the start page, and open the form from there.")
+            }
+            _ => ("We could not read this form", "We could not read what you sent. Nothing was carried out.", CORRECT),
         };
         let back = match code {
             Code::NotFound | Code::MethodNotAllowed => TO_LAST_PAGE,

@@ -101,7 +101,7 @@ impl Form {
 
 /// Creates the rejection of a body that cannot be parsed.
 pub(in crate::http) fn broken(how: &'static str) -> Rejection {
-    Rejection::new(Code::BadRequest).detail(format!("The form in the body cannot be read: {how}."))
+    Rejection::new(Code::BadRequest).detail(format!("The body cannot be read: {how}."))
 }
 
 fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) -> Scan {
@@ -135,10 +135,10 @@ fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut Par
                 continue;
             }
             PartStage::Boundary if read[reading.begin..].starts_with(b"--") => return Scan::Absent,
-            PartStage::Preamble => (delimiter, "its boundary is not in it"),
+            PartStage::Preamble => (delimiter, "it does not contain its boundary"),
             PartStage::Boundary => (b"\r\n", "it ends within a boundary"),
-            PartStage::Head => (b"\r\n\r\n", "its first part has no end to its head"),
-            PartStage::Value => (delimiter, "its first part has no end"),
+            PartStage::Head => (b"\r\n\r\n", "it ends within the headers of its first part"),
+            PartStage::Value => (delimiter, "it ends within its first part"),
         };
         let Some(end) = reading.find(read, mark) else {
             return if ended { Scan::Broken(missing) } else { Scan::More };
@@ -211,7 +211,7 @@ mod tests {
         Form::multipart("xy")
     }
 
-    /// The verdict on a body, whole and byte by byte: they have to agree.
+    /// Scans a body as a whole and byte by byte; the results have to agree.
     fn scan(form: fn() -> Form, body: &[u8]) -> Scan {
         scanned_in_pieces(form, body, 1)
     }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_found_wherever_it_stands_in_a_form() {
+    fn token_field_is_found_anywhere_in_a_form() {
         for body in ["_onceward=t%2Bt", "_onceward=t%2Bt&a=1", "a=1&_onceward=t%2Bt&b=2", "a&&%5Fonceward=t%2Bt"] {
             assert_eq!(scan(urlencoded, body.as_bytes()), Scan::Found("t+t".into()), "{body}");
         }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_part_is_the_token_or_there_is_none() {
+    fn only_the_first_multipart_part_is_the_token() {
         let found = Scan::Found("t".into());
         for head in [
             "Content-Disposition: form-data; name=\"_onceward\"",
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_multipart_body_is_called_broken() {
+    fn broken_multipart_body_is_reported_as_broken() {
         let whole = part("Content-Disposition: form-data; name=\"_onceward\"", "t");
         for body in [
             &b""[..],
@@ -274,13 +274,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_body_makes_it_stumble(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bodies_do_not_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
             scan(urlencoded, &body);
             scan(multipart, &body);
         }
 
         #[test]
-        fn almost_multipart_bodies_do_not_either(pieces in proptest::collection::vec(
+        fn almost_multipart_bodies_do_not_panic(pieces in proptest::collection::vec(
             proptest::sample::select(vec!["--xy", "\r\n", "--", "Content-Disposition: form-data; name=\"_onceward\"", "t", " "]), 0..12)
         ) {
             scan(multipart, pieces.concat().as_bytes());

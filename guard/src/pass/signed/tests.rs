@@ -26,18 +26,18 @@ impl Backend {
     }
 
     /// Claims the key. Returns the signed pass, the status of the replayed response, or the code of the rejection.
-    async fn claim(&self, attempt: Option<&str>, said: &str) -> String {
+    async fn claim(&self, attempt: Option<&str>, content: &str) -> String {
         let (key, attempt) = (Key::new("k").unwrap(), attempt.map(|name| Attempt::new(name).unwrap()));
         let mut intent = Intent::new("pay", Subject::named("alice")).key(&key);
-        intent = intent.fingerprint(Fingerprint::of_bytes(said.as_bytes()));
+        intent = intent.fingerprint(Fingerprint::of_bytes(content.as_bytes()));
         if let Some(attempt) = &attempt {
             intent = intent.attempt(attempt);
         }
-        told(self.guard.check(&Policy::key(self.rules.clone()), &intent).await.unwrap()).await
+        summary(self.guard.check(&Policy::key(self.rules.clone()), &intent).await.unwrap()).await
     }
 
     async fn pass(&self, text: &str) -> SignedPass {
-        self.guard.open_pass(text).await.unwrap().expect("it is ours")
+        self.guard.open_pass(text).await.unwrap().expect("the pass is valid")
     }
 
     async fn seen(&self) -> RecordState {
@@ -52,7 +52,7 @@ fn lost() -> Settled {
 }
 
 #[tokio::test]
-async fn what_happened_elsewhere_is_replayed_and_may_be_said_twice() {
+async fn remote_completion_is_replayed_and_idempotent() {
     let backend = Backend::new(KeyRules::retryable());
     let text = backend.claim(None, "a").await;
     assert_eq!(backend.claim(None, "a").await, "in_progress");
@@ -63,11 +63,11 @@ async fn what_happened_elsewhere_is_replayed_and_may_be_said_twice() {
     }
     assert_eq!(backend.claim(None, "a").await, "replay 201");
     assert_eq!((pass.release().await.unwrap(), pass.renew().await.unwrap()), (lost(), false));
-    assert_eq!(backend.claim(None, "a").await, "replay 201", "a pass that is over changes nothing");
+    assert_eq!(backend.claim(None, "a").await, "replay 201", "a settled pass changes nothing");
 }
 
 #[tokio::test]
-async fn what_did_not_happen_elsewhere_frees_the_key_and_may_be_said_twice() {
+async fn remote_release_frees_the_key_and_is_idempotent() {
     let backend = Backend::new(KeyRules::at_most_once());
     let text = backend.claim(None, "a").await;
     let pass = backend.pass(&text).await;
@@ -81,7 +81,7 @@ async fn what_did_not_happen_elsewhere_frees_the_key_and_may_be_said_twice() {
 }
 
 #[tokio::test]
-async fn nobody_renews_for_a_backend_that_has_died() {
+async fn claim_of_a_dead_backend_expires_with_its_lease() {
     let backend = Backend::new(KeyRules::retryable());
     let text = backend.claim(None, "a").await;
     backend.clock.advance(LEASE - Duration::from_millis(1));
@@ -93,12 +93,12 @@ async fn nobody_renews_for_a_backend_that_has_died() {
     let successor = backend.claim(None, "a").await;
     assert!(successor.starts_with(KEY_PREFIX), "{successor}");
     let late = backend.pass(&text).await;
-    let told = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
-    assert_eq!(told, (false, lost(), lost()));
+    let late_results = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
+    assert_eq!(late_results, (false, lost(), lost()));
 }
 
 #[tokio::test]
-async fn a_backend_that_has_died_at_most_once_leaves_an_unknown_outcome() {
+async fn dead_backend_leaves_unknown_outcome_if_at_most_once() {
     let backend = Backend::new(KeyRules::at_most_once());
     let text = backend.claim(None, "a").await;
     backend.clock.advance(LEASE + Duration::from_millis(1));
@@ -113,7 +113,7 @@ async fn a_backend_that_has_died_at_most_once_leaves_an_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn a_late_one_that_nobody_has_succeeded_still_counts() {
+async fn late_backend_without_successor_still_settles() {
     let backend = Backend::new(KeyRules::retryable());
     let text = backend.claim(None, "a").await;
     backend.clock.advance(LEASE * 2);
@@ -126,7 +126,7 @@ async fn a_late_one_that_nobody_has_succeeded_still_counts() {
 }
 
 #[tokio::test]
-async fn the_same_attempt_gets_the_same_pass_and_no_other_does() {
+async fn same_attempt_receives_the_same_pass() {
     for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
         let backend = Backend::new(rules);
         let text = backend.claim(Some("one"), "a").await;
@@ -136,12 +136,12 @@ async fn the_same_attempt_gets_the_same_pass_and_no_other_does() {
         assert_eq!(backend.claim(None, "a").await, "in_progress");
         assert_eq!(backend.claim(Some("one"), "b").await, "key_reused");
         backend.pass(&text).await.complete(Some(Reply::new(201, ""))).await.unwrap();
-        assert_eq!(backend.claim(Some("one"), "a").await, "replay 201", "asked for late, it does not run again");
+        assert_eq!(backend.claim(Some("one"), "a").await, "replay 201", "a late repetition does not run again");
     }
 }
 
 #[tokio::test]
-async fn an_attempt_that_runs_again_is_not_freed_by_a_late_word_of_its_first_run() {
+async fn late_release_of_first_run_keeps_second_claim() {
     let backend = Backend::new(KeyRules::retryable());
     let first = backend.claim(Some("one"), "a").await;
     backend.pass(&first).await.release().await.unwrap();
@@ -154,7 +154,7 @@ async fn an_attempt_that_runs_again_is_not_freed_by_a_late_word_of_its_first_run
 }
 
 #[tokio::test]
-async fn runs_of_one_attempt_in_one_millisecond_are_told_apart() {
+async fn runs_of_one_attempt_in_one_millisecond_differ() {
     for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
         let backend = Backend::new(rules);
         let first = backend.claim(Some("one"), "a").await;
@@ -162,23 +162,24 @@ async fn runs_of_one_attempt_in_one_millisecond_are_told_apart() {
         assert_eq!(late.release().await.unwrap(), Settled::Released);
         let second = backend.claim(Some("one"), "a").await;
         assert!(second.starts_with(KEY_PREFIX) && second != first, "{second}");
-        let told = (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
-        assert_eq!(told, (false, lost(), lost()));
-        assert_eq!(backend.claim(Some("one"), "a").await, second, "it still runs");
+        let late_results =
+            (late.renew().await.unwrap(), late.complete(None).await.unwrap(), late.release().await.unwrap());
+        assert_eq!(late_results, (false, lost(), lost()));
+        assert_eq!(backend.claim(Some("one"), "a").await, second, "the second run is in flight");
         let second = backend.pass(&second).await;
         assert_eq!(second.complete(Some(Reply::new(201, ""))).await.unwrap(), Settled::Final);
-        assert_eq!(late.complete(None).await.unwrap(), lost(), "it is another run that is on record");
+        assert_eq!(late.complete(None).await.unwrap(), lost(), "the record belongs to the second run");
     }
 }
 
 #[tokio::test]
-async fn claim_revived_by_a_late_renewal_is_not_given_out_again() {
+async fn claim_revived_by_late_renewal_is_not_reissued() {
     let backend = Backend::new(KeyRules::retryable());
     let first = backend.claim(Some("one"), "a").await;
     let late = backend.pass(&first).await;
     assert_eq!(late.release().await.unwrap(), Settled::Released);
     assert!(late.renew().await.unwrap());
-    assert_eq!(backend.claim(Some("one"), "a").await, "in_progress", "its pass would be that of a run that is over");
+    assert_eq!(backend.claim(Some("one"), "a").await, "in_progress", "its pass would belong to a run that has ended");
     assert_eq!(late.release().await.unwrap(), Settled::Released);
     let second = backend.claim(Some("one"), "a").await;
     assert!(second.starts_with(KEY_PREFIX) && second != first, "{second}");
@@ -186,7 +187,7 @@ async fn claim_revived_by_a_late_renewal_is_not_given_out_again() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_told_again_to_run_has_a_whole_lease_for_it() {
+async fn repeated_attempt_receives_a_full_lease() {
     for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
         let backend = Backend::new(rules);
         let text = backend.claim(Some("one"), "a").await;
@@ -200,11 +201,11 @@ async fn an_attempt_that_is_told_again_to_run_has_a_whole_lease_for_it() {
 
 /// The backend crashed, and its message is delivered again, with the same attempt.
 #[tokio::test]
-async fn an_attempt_at_most_once_whose_lease_is_over_does_not_run_again() {
+async fn at_most_once_attempt_does_not_rerun_after_lease() {
     let backend = Backend::new(KeyRules::at_most_once());
     let text = backend.claim(Some("one"), "a").await;
     backend.clock.advance(LEASE - Duration::from_millis(1));
-    assert_eq!(backend.claim(Some("one"), "a").await, text, "its lease is not over");
+    assert_eq!(backend.claim(Some("one"), "a").await, text, "its lease has not expired");
     backend.clock.advance(LEASE);
     for attempt in [Some("one"), Some("two"), None] {
         assert_eq!(backend.claim(attempt, "a").await, "outcome_unknown", "{attempt:?}");
@@ -216,7 +217,7 @@ async fn an_attempt_at_most_once_whose_lease_is_over_does_not_run_again() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_runs_again_is_not_completed_nor_renewed_by_a_late_word_of_its_first_run() {
+async fn late_completion_or_renewal_of_first_run_is_lost() {
     let backend = Backend::new(KeyRules::retryable());
     let first = backend.claim(Some("one"), "a").await;
     backend.clock.advance(LEASE);
@@ -225,18 +226,18 @@ async fn an_attempt_that_runs_again_is_not_completed_nor_renewed_by_a_late_word_
     let late = backend.pass(&first).await;
     assert_eq!(late.complete(Some(Reply::new(201, "first"))).await.unwrap(), lost());
     assert!(!late.renew().await.unwrap());
-    assert!(matches!(backend.seen().await, RecordState::Running(_)), "nothing was written");
+    assert!(matches!(backend.seen().await, RecordState::Running(_)), "the late calls write nothing");
     let second = backend.pass(&second).await;
     assert_eq!(second.complete(Some(Reply::new(202, "second"))).await.unwrap(), Settled::Final);
     assert_eq!(backend.claim(None, "a").await, "replay 202");
 }
 
 #[tokio::test]
-async fn what_is_forged_or_altered_or_anything_else_is_no_pass() {
+async fn forged_or_altered_pass_is_rejected() {
     let backend = Backend::new(KeyRules::retryable());
     let text = backend.claim(None, "a").await;
     let (other, _clock) = testing::guard();
-    assert!(other.open_pass(&text).await.unwrap().is_none(), "it was signed with another secret");
+    assert!(other.open_pass(&text).await.unwrap().is_none(), "the pass was signed with another secret");
     let token = backend.guard.issue(LEASE, Binding::none()).await.unwrap();
     for text in ["", KEY_PREFIX, "owp1_AAAA", token.as_str(), &text[..text.len() - 1], &format!("{text}A")] {
         assert!(backend.guard.open_pass(text).await.unwrap().is_none());
@@ -266,19 +267,19 @@ impl TokenBackend {
     }
 
     /// Claims the token for `alice`. Returns the signed pass, the status of the replayed response, or the code of the rejection.
-    async fn claim(&self, attempt: Option<&str>, said: &str) -> String {
-        self.claim_as("alice", attempt, said).await
+    async fn claim(&self, attempt: Option<&str>, content: &str) -> String {
+        self.claim_as("alice", attempt, content).await
     }
 
-    async fn claim_as(&self, subject: &str, attempt: Option<&str>, said: &str) -> String {
+    async fn claim_as(&self, subject: &str, attempt: Option<&str>, content: &str) -> String {
         let attempt = attempt.map(|name| Attempt::new(name).unwrap());
         let mut intent = Intent::new("pay", Subject::named(subject)).credential(&self.token);
-        intent = intent.fingerprint(Fingerprint::of_bytes(said.as_bytes()));
+        intent = intent.fingerprint(Fingerprint::of_bytes(content.as_bytes()));
         if let Some(attempt) = &attempt {
             intent = intent.attempt(attempt);
         }
         let policy = Policy::Token(TokenRules::new().remember_by(self.backend.rules.clone()));
-        told(self.backend.guard.check(&policy, &intent).await.unwrap()).await
+        summary(self.backend.guard.check(&policy, &intent).await.unwrap()).await
     }
 
     async fn pass(&self, text: &str) -> SignedPass {
@@ -290,7 +291,7 @@ impl TokenBackend {
     }
 }
 
-async fn told(verdict: Verdict) -> String {
+async fn summary(verdict: Verdict) -> String {
     match verdict {
         Verdict::Run(pass) => pass.into_signed().await.unwrap().unwrap(),
         Verdict::Replay(reply) => format!("replay {}", reply.status()),
@@ -345,7 +346,7 @@ async fn renewal_of_a_released_token_does_not_claim_it_again() {
 }
 
 #[tokio::test]
-async fn token_of_a_dead_backend_has_an_unknown_outcome_until_it_is_settled() {
+async fn token_of_dead_backend_is_unknown_until_settled() {
     let backend = TokenBackend::new().await;
     let text = backend.claim(None, "a").await;
     backend.advance(LEASE / 2);
@@ -359,27 +360,27 @@ async fn token_of_a_dead_backend_has_an_unknown_outcome_until_it_is_settled() {
 }
 
 #[tokio::test]
-async fn same_attempt_at_a_token_gets_the_same_pass_until_its_lease_expires() {
+async fn token_attempt_receives_same_pass_until_lease_expires() {
     let backend = TokenBackend::new().await;
     let text = backend.claim(Some("one"), "a").await;
     backend.advance(LEASE - Duration::from_millis(1));
     assert_eq!(backend.claim(Some("one"), "a").await, text);
     backend.advance(LEASE - Duration::from_millis(1));
-    assert_eq!(backend.claim(Some("one"), "a").await, text, "with a whole lease each time");
-    for (subject, attempt, said, expected) in [
+    assert_eq!(backend.claim(Some("one"), "a").await, text, "each repetition has a full lease");
+    for (subject, attempt, content, expected) in [
         ("alice", Some("two"), "a", "in_progress"),
         ("alice", None, "a", "in_progress"),
         ("alice", Some("one"), "b", "token_used"),
         ("bob", Some("one"), "a", "token_used"),
     ] {
-        assert_eq!(backend.claim_as(subject, attempt, said).await, expected, "{subject} {attempt:?} {said}");
+        assert_eq!(backend.claim_as(subject, attempt, content).await, expected, "{subject} {attempt:?} {content}");
     }
     backend.advance(LEASE);
     assert_eq!(backend.claim(Some("one"), "a").await, "outcome_unknown");
 }
 
 #[tokio::test]
-async fn attempt_accepted_in_time_gets_its_pass_after_the_token_has_expired() {
+async fn accepted_attempt_receives_its_pass_after_token_expiry() {
     let backend = TokenBackend::new().await;
     backend.advance(TTL - Duration::from_millis(1));
     let text = backend.claim(Some("one"), "a").await;
@@ -402,19 +403,19 @@ async fn attempt_that_released_its_token_starts_another_run() {
     assert_eq!(backend.claim(Some("one"), "a").await, second);
 }
 
-/// A backend that claims intervals.
-async fn interval(backend: &Backend, rules: IntervalRules, attempt: Option<&str>, said: &str) -> String {
+/// Claims an interval for `alice`. Returns the signed pass, or the code of the rejection.
+async fn interval(backend: &Backend, rules: IntervalRules, attempt: Option<&str>, content: &str) -> String {
     let attempt = attempt.map(|name| Attempt::new(name).unwrap());
     let mut intent = Intent::new("comment", Subject::named("alice"));
-    intent = intent.fingerprint(Fingerprint::of_bytes(said.as_bytes()));
+    intent = intent.fingerprint(Fingerprint::of_bytes(content.as_bytes()));
     if let Some(attempt) = &attempt {
         intent = intent.attempt(attempt);
     }
-    told(backend.guard.check(&Policy::interval(rules), &intent).await.unwrap()).await
+    summary(backend.guard.check(&Policy::interval(rules), &intent).await.unwrap()).await
 }
 
 #[tokio::test]
-async fn completed_interval_rejects_duplicates_to_its_end_and_a_released_one_does_not() {
+async fn completed_interval_rejects_duplicates_and_released_one_does_not() {
     let backend = Backend::new(KeyRules::retryable());
     let every = || IntervalRules::new().every(LEASE).unwrap();
     let first = interval(&backend, every(), Some("one"), "a").await;
@@ -448,7 +449,7 @@ async fn renewed_interval_lasts_as_long_as_its_run() {
 }
 
 #[tokio::test]
-async fn lock_is_released_by_either_end() {
+async fn lock_is_released_by_completion_or_release() {
     for is_applied in [true, false] {
         let backend = Backend::new(KeyRules::retryable());
         let lock = || IntervalRules::new().every(LEASE).unwrap().release_always();

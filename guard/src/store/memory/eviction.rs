@@ -28,7 +28,7 @@ impl Memory {
                 self.fit(kind, &stub, write)
             }
             None => Err(StoreError::not_executed(StoreFull::new(format!(
-                "the memory store has no room for another {}: raise its limit or shorten their life",
+                "the memory store has no room for another {}: raise its limit or shorten their lifetime",
                 kind.as_str()
             )))),
         }

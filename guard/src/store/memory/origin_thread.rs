@@ -23,7 +23,7 @@ impl OriginThread {
     }
 
     /// Returns whether `thread` created the store.
-    #[allow(dead_code, reason = "asked by adapters that start workers, each of which is a feature")]
+    #[allow(dead_code, reason = "used by adapters that start workers, each behind a feature")]
     pub(crate) fn is_on(&self, thread: &Thread) -> bool {
         self.0 == thread.id()
     }

@@ -11,27 +11,27 @@ use crate::store::laws::Laws;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const KIB: usize = 1024;
-/// What every record is counted with at least.
+/// The minimum number of bytes that a record counts.
 const LEAST: usize = 256;
 
 fn numbered(kind: Kind, number: usize) -> Ticket {
     Ticket::of(kind, &number.to_be_bytes())
 }
 
-/// A run that has ended, with a response of this size.
+/// Returns the record of a completed run with a response of this size.
 fn done(size: usize) -> Vec<u8> {
     let reply = Ok(Reply::new(200, vec![b'x'; size]));
     DoneRecord { run: RunId::new(), fingerprint: Some([1; 16]), asker: None, deadline: 5, reply }.encode()
 }
 
-/// Inserts until the store refuses, and says how many it took.
+/// Inserts until the store rejects a record, and returns how many it accepted.
 async fn fill(store: &Memory, kind: Kind) -> usize {
     for number in 0.. {
         if store.insert(&numbered(kind, number), b"xy", MINUTE, Room::Free).await.is_err() {
             return number;
         }
     }
-    unreachable!("a store with a limit refuses in the end")
+    unreachable!("a store with a limit is full at some point")
 }
 
 /// Claims a key and completes it with a response of this size.
@@ -42,7 +42,7 @@ async fn run(store: &Memory, number: usize, size: usize) {
     assert_eq!(completed, Compared::Done, "{number}: completing has room");
 }
 
-/// The response that is stored, or why there is none.
+/// Returns the size of the stored response, or why there is none.
 async fn stored(store: &Memory, number: usize) -> Result<usize, NoReply> {
     let found = store.look(&numbered(Kind::Key, number)).await.unwrap().expect("a record is never dropped");
     match Layout::decode(&found) {
@@ -51,7 +51,7 @@ async fn stored(store: &Memory, number: usize) -> Result<usize, NoReply> {
     }
 }
 
-/// The account agrees with what is there.
+/// Asserts that the counted bytes are those of the stored records.
 fn assert_counted(store: &Memory) {
     for kind in Kind::ALL {
         let (mut used, mut responses) = (0, 0);
@@ -69,19 +69,19 @@ fn assert_counted(store: &Memory) {
 
 #[cfg(feature = "laws")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_laws_hold_by_the_clock_on_the_wall() {
+async fn laws_hold_with_the_system_clock() {
     Laws::of(Memory::new()).rounds(200).hold().await;
 }
 
 #[cfg(feature = "laws")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_laws_hold_by_a_clock_moved_by_hand() {
+async fn laws_hold_with_a_manual_clock() {
     let clock = ManualClock::new();
     Laws::with_clock(Memory::with_clock((&clock).into()), &clock).hold().await;
 }
 
 #[tokio::test]
-async fn a_full_store_refuses_what_is_new_and_forgets_nothing() {
+async fn full_store_rejects_new_records_and_drops_none() {
     let store = Memory::new().limit(1024 * KIB);
     let taken = fill(&store, Kind::Token).await;
     assert!(taken > 1000, "{taken}");
@@ -95,7 +95,7 @@ async fn a_full_store_refuses_what_is_new_and_forgets_nothing() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_full_leaves_the_others_their_share() {
+async fn full_record_kind_leaves_others_their_quota() {
     let store = Memory::new().limit(1024 * KIB);
     let taken = [Kind::Token, Kind::Key, Kind::Interval];
     let mut quotas = Vec::new();
@@ -107,7 +107,7 @@ async fn a_kind_that_is_full_leaves_the_others_their_share() {
 }
 
 #[tokio::test]
-async fn settling_and_giving_back_have_room_in_a_full_store() {
+async fn settle_and_release_work_in_a_full_store() {
     let store = Memory::new().limit(64 * KIB);
     let token = numbered(Kind::Token, usize::MAX);
     store.insert(&token, b"xy", MINUTE, Room::Free).await.unwrap();
@@ -144,7 +144,7 @@ async fn reserve_exceeds_a_quota_by_a_quarter_at_most() {
 }
 
 #[tokio::test]
-async fn oldest_responses_give_way_to_new_ones_and_records_stay() {
+async fn oldest_responses_are_evicted_and_records_stay() {
     let store = Memory::new().limit(1024 * KIB);
     for number in 0..200 {
         run(&store, number, 10 * KIB).await;
@@ -166,7 +166,7 @@ async fn oldest_responses_give_way_to_new_ones_and_records_stay() {
 }
 
 #[tokio::test]
-async fn expired_response_gives_way_before_a_live_one() {
+async fn expired_response_is_evicted_before_a_live_one() {
     let clock = ManualClock::new();
     let store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
     // The share of keys is 384 KiB.
@@ -180,7 +180,7 @@ async fn expired_response_gives_way_before_a_live_one() {
 }
 
 #[tokio::test]
-async fn new_claims_take_the_room_of_all_responses() {
+async fn new_claims_evict_stored_responses() {
     let store = Memory::new().limit(1024 * KIB);
     for number in 0..100 {
         run(&store, number, 20 * KIB).await;
@@ -190,13 +190,13 @@ async fn new_claims_take_the_room_of_all_responses() {
     while store.insert(&numbered(Kind::Key, 1_000 + taken), b"claim", MINUTE, Room::Free).await.is_ok() {
         taken += 1;
     }
-    assert_eq!(before + taken, 1024 * KIB / 8 * 3 / LEAST, "nothing but records is left");
+    assert_eq!(before + taken, 1024 * KIB / 8 * 3 / LEAST, "only records are left");
     assert_eq!(store.quotas.responses(Kind::Key), 0);
     assert_counted(&store);
 }
 
 #[tokio::test]
-async fn response_that_can_never_fit_drops_no_other_one() {
+async fn response_too_large_to_fit_evicts_nothing() {
     let store = Memory::new().limit(1024 * KIB);
     run(&store, 1, 100 * KIB).await;
     run(&store, 2, 1024 * KIB).await;
@@ -204,7 +204,7 @@ async fn response_that_can_never_fit_drops_no_other_one() {
 }
 
 #[tokio::test]
-async fn duplicates_in_a_full_store_drop_no_response() {
+async fn duplicates_in_a_full_store_evict_nothing() {
     let store = Memory::new().limit(1024 * KIB);
     for number in 0..100 {
         run(&store, number, 20 * KIB).await;
@@ -222,7 +222,7 @@ async fn duplicates_in_a_full_store_drop_no_response() {
 }
 
 #[tokio::test]
-async fn large_value_of_another_form_is_refused_when_it_does_not_fit() {
+async fn large_foreign_value_is_rejected_when_it_does_not_fit() {
     let store = Memory::new().limit(64 * KIB);
     let ticket = numbered(Kind::Key, 1);
     store.insert(&ticket, b"held", MINUTE, Room::Free).await.unwrap();
@@ -232,7 +232,7 @@ async fn large_value_of_another_form_is_refused_when_it_does_not_fit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn account_agrees_with_what_is_there_after_every_verb_at_once() {
+async fn usage_count_stays_exact_under_concurrent_verbs() {
     let clock = ManualClock::new();
     let store = Arc::new(Memory::with_clock((&clock).into()).limit(256 * KIB));
     let workers = (0..4).map(|worker: u64| {
@@ -265,7 +265,7 @@ async fn account_agrees_with_what_is_there_after_every_verb_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_over_makes_room_at_once() {
+async fn expired_records_free_their_room_at_once() {
     let clock = ManualClock::new();
     let store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
     let taken = fill(&store, Kind::Token).await;
@@ -274,10 +274,10 @@ async fn what_is_over_makes_room_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_swept_away_in_passing() {
+async fn expired_records_are_removed_incrementally() {
     let clock = ManualClock::new();
     let store = Memory::with_clock((&clock).into());
-    // A steady stream, each of which lives for as long as it takes to insert a thousand.
+    // A steady stream of records, each of which expires after a thousand further inserts.
     for number in 0..50_000 {
         store.insert(&numbered(Kind::Token, number), b"xy", Duration::from_millis(1000), Room::Free).await.unwrap();
         clock.advance(Duration::from_millis(1));
@@ -288,7 +288,7 @@ async fn what_is_over_is_swept_away_in_passing() {
 }
 
 #[tokio::test]
-async fn every_instance_is_an_epoch_of_its_own() {
+async fn each_instance_has_its_own_epoch() {
     let ticket = Ticket::of(Kind::Token, b"any");
     assert_ne!(Memory::new().epoch(&ticket), Memory::new().epoch(&ticket));
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _, RedisConnectionInfo, RedisError};
 
 /// Default ports.
 const REDIS: u16 = 6379;
@@ -22,7 +22,7 @@ pub(super) enum RedisAddress {
 
 /// An address that does not name a Redis.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not the address of a Redis, as in redis://127.0.0.1:6379: {0}")]
+#[error("invalid Redis address (example: redis://127.0.0.1:6379): {0}")]
 pub struct BadAddress(pub(super) String);
 
 /// For a `main` that returns [`io::Result`].
@@ -47,13 +47,14 @@ pub(super) fn parse(text: &str) -> Result<RedisAddress, BadAddress> {
     let scheme = &scheme.replacen("valkey", "redis", 1)[..];
     match scheme {
         "redis" | "rediss" | "unix" | "redis+unix" => {
+            check_database(scheme, rest)?;
             let address = format!("{scheme}://{rest}");
-            address.into_connection_info().map(|info| RedisAddress::One(Box::new(info))).map_err(bad)
+            address.into_connection_info().map(|info| RedisAddress::One(Box::new(info))).map_err(unparsed)
         }
         "redis+cluster" | "rediss+cluster" => {
             let AddressParts { credentials, hosts: list, path } = parts(rest)?;
             if !path.is_empty() {
-                return Err(bad(format!("a cluster has no database, and here is `/{path}`")));
+                return Err(bad(format!("a cluster has no database number; remove `/{path}`")));
             }
             let node = |(host, port)| secured(scheme, host, port).set_redis_settings(credentials.clone());
             Ok(RedisAddress::Cluster(hosts(list, ',', Some(REDIS))?.into_iter().map(node).collect()))
@@ -62,18 +63,17 @@ pub(super) fn parse(text: &str) -> Result<RedisAddress, BadAddress> {
             let AddressParts { credentials, hosts: list, path } = parts(rest)?;
             let (name, database) = path.split_once('/').unwrap_or((path, "0"));
             if name.is_empty() {
-                return Err(bad("the name of the master is missing, as in redis+sentinel://host/name"));
+                return Err(bad("the name of the master is missing (example: redis+sentinel://host/name)"));
             }
-            let database =
-                database.parse().map_err(|_| bad(format!("`{database}` is not the number of a database")))?;
+            let database = database_number(database)?;
             let node = secured(scheme, String::new(), 0).set_redis_settings(credentials.set_db(database));
             let sentinels = hosts(list, ',', Some(SENTINEL))?;
             let sentinels = sentinels.into_iter().map(|(host, port)| secured(scheme, host, port)).collect();
             Ok(RedisAddress::Sentinel { sentinels, name: decoded(name)?, node: Box::new(node) })
         }
         _ => Err(bad(
-            "the scheme is none of redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster and rediss+cluster, with `valkey` \
-             in place of `redis` if you like",
+            "the scheme is none of redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster and rediss+cluster (or the same \
+             with `valkey` in place of `redis`)",
         )),
     }
 }
@@ -81,6 +81,38 @@ pub(super) fn parse(text: &str) -> Result<RedisAddress, BadAddress> {
 fn bad(reason: impl ToString) -> BadAddress {
     BadAddress(reason.to_string())
 }
+
+/// Converts an error of the driver, which names its kind after the reason.
+fn unparsed(error: RedisError) -> BadAddress {
+    let text = error.to_string();
+    let reason = text.split(" - ").next().unwrap_or_default();
+    bad(match reason {
+        "Missing hostname" => "it has no host",
+        reason => reason,
+    })
+}
+
+fn database_number(text: &str) -> Result<i64, BadAddress> {
+    let number = text.parse().ok().filter(|number| *number >= 0);
+    number.ok_or_else(|| bad(format!("`{text}` is not a database number")))
+}
+
+/// Checks the database number of one server, since the driver's error does not quote it. Quotes nothing that may be part of a password.
+fn check_database(scheme: &str, rest: &str) -> Result<(), BadAddress> {
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let named = match scheme {
+        "redis" | "rediss" => place.split_once('/').map(|(_, path)| path.split('#').next().unwrap_or_default()),
+        _ => query.split('&').find_map(|parameter| parameter.strip_prefix("db=")),
+    };
+    match named.map(|named| named.trim_matches('/')) {
+        None | Some("") => Ok(()),
+        Some(path) if path.contains('@') => Err(bad(SLASH)),
+        Some(number) => database_number(number).map(drop),
+    }
+}
+
+/// The hint for a password that contains a slash.
+const SLASH: &str = "a `/` in a user name or a password is written as %2F";
 
 /// The parts of an address after the scheme.
 struct AddressParts<'a> {
@@ -93,10 +125,10 @@ struct AddressParts<'a> {
 fn parts(rest: &str) -> Result<AddressParts<'_>, BadAddress> {
     let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
     if path.contains('@') {
-        return Err(bad("a `/` in a user name or a password is written as %2F"));
+        return Err(bad(SLASH));
     }
     if rest.contains(['?', '#']) {
-        return Err(bad("nothing may be said behind `?` or `#`, which are written as %3F and %23 in a password"));
+        return Err(bad("nothing may follow `?` or `#`, which are written as %3F and %23 in a password"));
     }
     let (credentials, hosts) = place.rsplit_once('@').map_or(("", place), |(credentials, hosts)| (credentials, hosts));
     let mut settings = RedisConnectionInfo::default();
@@ -114,9 +146,7 @@ fn parts(rest: &str) -> Result<AddressParts<'_>, BadAddress> {
 
 fn decoded(text: &str) -> Result<String, BadAddress> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
-    decoded
-        .map(Into::into)
-        .map_err(|_| bad("what is written with % in the user, the password or the name is not UTF-8"))
+    decoded.map(Into::into).map_err(|_| bad("the percent-encoded user, password or name is not UTF-8"))
 }
 
 fn plain(host: String, port: u16) -> ConnectionInfo {
@@ -130,7 +160,7 @@ fn secured(scheme: &str, host: String, port: u16) -> ConnectionInfo {
 }
 
 fn info(address: ConnectionAddr) -> ConnectionInfo {
-    address.into_connection_info().expect("an address of this kind is one")
+    address.into_connection_info().expect("a parsed address is valid")
 }
 
 /// Returns the address of another host and port, with the same transport settings.
@@ -149,10 +179,10 @@ fn hosts(list: &str, between: char, port: Option<u16>) -> Result<Vec<(String, u1
     // A trailing separator is allowed.
     let list = list.trim().trim_end_matches(between);
     if list.contains('@') {
-        return Err(bad("a list of hosts has no password: write redis+cluster://user:password@host:port,host:port"));
+        return Err(bad("a list of hosts takes no password; write redis+cluster://user:password@host:port,host:port"));
     }
     if list.is_empty() {
-        return Err(bad("there is no host in it"));
+        return Err(bad("it has no host"));
     }
     for (number, element) in list.split(between).enumerate() {
         let element = element.trim();
@@ -167,10 +197,10 @@ pub(super) fn host_and_port(element: &str, default: Option<u16>) -> Result<(Stri
     let (host, port) = match element.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']').ok_or("has a `[` and no `]`")?;
-            host.parse::<Ipv6Addr>().map_err(|_| format!("has `{host}` in brackets, which is no IPv6 address"))?;
+            host.parse::<Ipv6Addr>().map_err(|_| format!("has `{host}` in brackets, which is not an IPv6 address"))?;
             let port = match behind {
                 "" => None,
-                _ => Some(behind.strip_prefix(':').ok_or("has something other than a port behind `]`")?),
+                _ => Some(behind.strip_prefix(':').ok_or("has something other than a port after `]`")?),
             };
             (host, port)
         }
@@ -186,17 +216,17 @@ pub(super) fn host_and_port(element: &str, default: Option<u16>) -> Result<(Stri
             .filter(|port| *port > 0)
             .ok_or(format!("has the port `{port}`, which is not 1 to 65535"))?,
         (None, Some(default)) => default,
-        (None, None) => return Err("has no port, as in host:6379".to_owned()),
+        (None, None) => return Err("has no port (example: host:6379)".to_owned()),
     };
     if host.is_empty() {
         return Err("has no host".to_owned());
     }
     if host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && host.parse::<Ipv4Addr>().is_err() {
-        return Err("is written like an IPv4 address and is none".to_owned());
+        return Err("looks like an IPv4 address but is not a valid one".to_owned());
     }
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':');
     if !host.bytes().all(is_name) {
-        return Err("has a character that no host has".to_owned());
+        return Err("has a character that is not allowed in a host".to_owned());
     }
     Ok((host.to_owned(), port))
 }
@@ -205,7 +235,7 @@ pub(super) fn host_and_port(element: &str, default: Option<u16>) -> Result<(Stri
 mod tests {
     use super::*;
 
-    /// What it is read as, in short.
+    /// Parses an address, and describes the result in short.
     fn read(text: &str) -> Result<String, String> {
         let place = |info: &ConnectionInfo| {
             let settings = info.redis_settings();
@@ -226,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_an_address_is_read() {
+    fn every_address_form_is_parsed() {
         for (text, wanted) in [
             ("redis://127.0.0.1:7000", "one 127.0.0.1:7000"),
             ("rediss://u:p@h/3", "one tls u:p@h:6379/3"),
@@ -249,31 +279,40 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn address_error_names_the_wrong_part() {
         for (text, wanted) in [
             ("", "neither"),
             ("localhost:6379", "neither"),
             ("h1;h2:2", "host 1 of the list, `h1`, has no port"),
             ("h1:1;;h2:2", "host 2 of the list, ``, has no port"),
-            ("h1:1;289.13.2.12:1", "host 2 of the list, `289.13.2.12:1`, is written like an IPv4 address and is none"),
+            (
+                "h1:1;289.13.2.12:1",
+                "host 2 of the list, `289.13.2.12:1`, looks like an IPv4 address but is not a valid one",
+            ),
             ("h1:1;h2:0", "host 2 of the list, `h2:0`, has the port `0`"),
             ("h1:1;h2:70000", "has the port `70000`"),
             ("h1:1;h2:", "has the port ``"),
             ("h1:1;:2", "host 2 of the list, `:2`, has no host"),
             ("h1:1;::1:2", "write it in brackets"),
             ("h1:1;[::1:2", "no `]`"),
-            ("h1:1;[nine]:2", "no IPv6 address"),
+            ("h1:1;[nine]:2", "not an IPv6 address"),
             ("h1:1;[::1]2", "other than a port"),
-            ("h1:1;h 2:2", "no host has"),
+            ("h1:1;h 2:2", "not allowed in a host"),
             ("redis+cluster://", "no host"),
             ("redis+cluster://h1,,h2", "host 2"),
-            ("redis+cluster://h1/0", "no database"),
-            ("redis+cluster://h1?x=1", "said behind `?`"),
+            ("redis+cluster://h1/0", "no database number"),
+            ("redis+cluster://h1?x=1", "follow `?`"),
             ("redis+sentinel://h1", "name of the master"),
             ("redis+sentinel://h1/", "name of the master"),
-            ("redis+sentinel://h1/m/x", "`x` is not the number of a database"),
+            ("redis+sentinel://h1/m/x", "`x` is not a database number"),
+            ("redis://h1:6379/abc", "`abc` is not a database number"),
+            ("rediss://u:p@h1/-1", "`-1` is not a database number"),
+            ("redis://h1/1x/?protocol=resp3", "`1x` is not a database number"),
+            ("unix:///run/redis.sock?db=x", "`x` is not a database number"),
+            ("redis://:can/ary@h1", "%2F"),
+            ("redis://", "no host"),
             ("http://h1", "none of redis"),
-            ("h1:1;u:canary@h2:2", "has no password"),
+            ("h1:1;u:canary@h2:2", "takes no password"),
             ("redis+cluster://u:can/ary@h1", "%2F"),
             ("redis+cluster://u:can?ary@h1", "%3F"),
         ] {

@@ -124,9 +124,9 @@ impl CommandBatch {
                 let was_hurried = late.deadline.was_hurried(sent);
                 if matches!(late.state, EntryState::Sent) && !was_hurried {
                     breaker.timed_out();
-                    is_suspect |= TransportError::TimedOut.is_suspect(was_hurried);
+                    is_suspect |= late.deadline.timed_out().is_suspect(was_hurried);
                 }
-                late.answer(Err(TransportError::TimedOut));
+                late.answer(Err(late.deadline.timed_out()));
             }
         });
         is_suspect
@@ -272,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a connection is suspect when a command that was sent after `waited` of its ten seconds has no response.
+    /// Returns whether a connection is suspect when a command that was sent after `waited` of its ten seconds has no response.
     fn is_suspect_after(waited: Duration) -> bool {
         let batch = CommandBatch::new();
         let deadline = Deadline::after(Duration::from_secs(10));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_suspect_if_what_had_the_time_was_not_answered_and_not_if_it_was_hurried() {
+    fn connection_is_suspect_only_after_a_full_timeout() {
         assert!(is_suspect_after(Duration::from_secs(1)));
         assert!(!is_suspect_after(Duration::from_secs(8)));
     }

@@ -85,7 +85,7 @@ impl BreakerState {
 #[derive(Debug)]
 pub(super) struct Breaker {
     state: Mutex<BreakerState>,
-    /// Whether the state is not `Closed`. Avoids locking while a server has no timeouts.
+    /// True if the state is not `Closed`. Avoids locking while a server has no timeouts.
     is_busy: AtomicBool,
     is_open: AtomicBool,
     clock: Clock,
@@ -142,7 +142,7 @@ impl Breaker {
         let sent = Instant::now();
         let answer = answer.await;
         match &answer {
-            Err(TransportError::TimedOut) if !deadline.was_hurried(sent) => self.timed_out(),
+            Err(TransportError::TimedOut(_)) if !deadline.was_hurried(sent) => self.timed_out(),
             Err(error) if !error.is_answer() => {}
             _ => self.answered(),
         }
@@ -159,11 +159,11 @@ impl Breaker {
             (false, true) => {
                 tracing::warn!(
                     server = self.server,
-                    "most commands to this Redis time out: new work is rejected until it answers in time"
+                    "most commands to this Redis time out; rejecting new work until it replies in time"
                 );
             }
             (true, false) => {
-                tracing::warn!(server = self.server, "this Redis answers in time again: new work is accepted")
+                tracing::warn!(server = self.server, "this Redis replies in time again; accepting new work")
             }
             (true, true) | (false, false) => {}
         }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_command_or_a_few_do_not_open_it() {
+    fn few_slow_commands_do_not_open_the_breaker() {
         for few in ["x", "xxxx", "x.x", "...x"] {
             assert!(!after(after(BreakerState::Closed, 0, few), COUNTED, "").is_open(), "{few}");
         }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_held_up_for_a_moment_and_then_answers_everything_stays_open_for_work() {
+    fn short_stall_does_not_open_the_breaker() {
         let burst = after(BreakerState::Closed, 0, &"x".repeat(50));
         assert!(!burst.is_open(), "they have not been counted for long enough");
         let answered = after(burst, 50, &".".repeat(100));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn it_opens_when_most_commands_time_out_and_not_when_most_are_answered() {
+    fn breaker_opens_when_most_commands_time_out() {
         let some = after(BreakerState::Closed, 0, &"x..".repeat(200));
         assert!(!some.is_open());
         let most = after(BreakerState::Closed, 0, &"xx.".repeat(200));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_that_are_long_apart_are_not_added_up() {
+    fn timeouts_far_apart_do_not_add_up() {
         let mut state = BreakerState::Closed;
         for at in 0..20 {
             state = after(state, at * FORGOTTEN, "x");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn while_it_is_open_one_probe_at_a_time_is_let_through() {
+    fn open_breaker_admits_one_probe_at_a_time() {
         let (state, first) = open().admit(1_000, 250);
         assert_eq!(first, Admission::Probe);
         for now in 1_000..1_250 {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_in_a_row_close_it_and_the_next_probe_follows_an_answer_at_once() {
+    fn consecutive_replies_close_the_breaker() {
         let mut state = open();
         for at in 0..u64::from(ANSWERS) {
             assert!(state.is_open());
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_breaker_tells_work_by_what_was_counted() {
+    fn breaker_admits_work_by_its_counts() {
         let breaker = Breaker::new("a test");
         let timeout = Duration::from_secs(60);
         breaker.answered();

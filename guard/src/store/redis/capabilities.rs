@@ -29,18 +29,18 @@ const AGAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Capabilities {
     pub(super) native: NativeCommands,
-    /// Whether the user may run scripts.
+    /// True if the user may run scripts.
     pub(super) runs_scripts: bool,
 }
 
 /// The commands of a server that compare, as far as they are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct NativeCommands {
-    /// Whether `SET` knows `IFEQ`.
+    /// True if `SET` supports `IFEQ`.
     pub(super) has_set_ifeq: bool,
     /// The command that deletes a key if its value is as expected.
     pub(super) delete: Option<DeleteCommand>,
-    /// Whether the server has answered for each command that it has it, does not know it, or denies it.
+    /// True if the reply to each command shows that the server supports it, does not know it, or denies it.
     pub(super) is_conclusive: bool,
 }
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn full_loading_or_moved_server_says_nothing_about_its_commands() {
+    fn full_loading_or_moved_server_makes_the_probe_inconclusive() {
         for text in
             [OOM, "LOADING Redis is loading the dataset in memory", "MOVED 1 127.0.0.1:7000", "ASK 1 127.0.0.1:7000"]
         {
@@ -269,14 +269,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn commands_are_tried_once_and_nobody_waits_for_the_answer_who_need_not() {
+    async fn native_commands_are_probed_once_without_blocking_callers() {
         let (cell, tries) = (Arc::new(NativeCell::default()), Arc::new(AtomicUsize::new(0)));
         let (answer, wait) = tokio::sync::oneshot::channel();
         let wait = Arc::new(tokio::sync::Mutex::new(Some(wait)));
         let probe = || {
             tries.fetch_add(1, Ordering::SeqCst);
             let wait = Arc::clone(&wait);
-            async move { wait.lock().await.take().expect("one probe").await.map_err(|_| TransportError::TimedOut) }
+            async move { wait.lock().await.take().expect("one probe").await.map_err(|_| TransportError::TooMany) }
         };
         for _ in 0..10 {
             assert_eq!(cell.get_or_probe(probe), none(false), "scripts run meanwhile");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn inconclusive_answer_is_used_and_asked_for_again_later() {
+    async fn inconclusive_probe_is_used_and_repeated_later() {
         let cell = Arc::new(NativeCell::default());
         let partly = NativeCommands { is_conclusive: false, ..native() };
         cell.get_or_probe(|| async move { Ok(partly) });

@@ -34,7 +34,7 @@ const LOOKED_UP: Duration = Duration::from_secs(5);
 /// The timeout of a slot map lookup at one node.
 const ANSWER: Duration = Duration::from_millis(500);
 /// The owner of an unassigned slot.
-const NOBODY: u16 = u16::MAX;
+const NO_OWNER: u16 = u16::MAX;
 
 /// A connection to each master of a cluster.
 pub(super) struct Cluster {
@@ -48,7 +48,7 @@ struct ClusterState {
     nodes: Mutex<HashMap<NodeAddress, Arc<ManagedConnection>>>,
     /// Notified when a command was redirected or failed, so that the slot map is looked up again.
     doubted: Notify,
-    /// Why the last lookup of the slot map failed, if it did.
+    /// The reason why the last lookup of the slot map failed; `None` if it succeeded.
     unknown: Mutex<Option<ConnectionFailure>>,
     eviction: Arc<EvictionWarning>,
 }
@@ -78,7 +78,7 @@ impl Cluster {
             unknown: Mutex::default(),
             eviction: Arc::default(),
         });
-        let nothing = SlotMap { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
+        let nothing = SlotMap { masters: Vec::new(), owners: vec![NO_OWNER; SLOTS] };
         let (publish, map) = watch::channel(Arc::new(nothing));
         let wanted = watch::Sender::new(());
         runtime::spawn(keep_looking(Arc::clone(&state), publish, wanted.subscribe()));
@@ -121,10 +121,10 @@ impl Cluster {
         .ok_or_else(|| {
             TransportError::NoConnection(match self.state.unknown() {
                 Some(failure) => {
-                    let reason = format!("no node of the cluster says who has which slots: {failure}");
+                    let reason = format!("no cluster node returned the slot map: {failure}");
                     ConnectionFailure::from(reason).caused_by(&TransportError::NoConnection(failure))
                 }
-                None => format!("no node of the cluster has slot {slot}").into(),
+                None => format!("no cluster node owns slot {slot}").into(),
             })
         })
     }
@@ -154,7 +154,7 @@ impl Transport for Cluster {
         let slot = slot_of(&key_of(&request));
         let (mut node, mut connection) = self.owner(slot, deadline).await?;
         let mut is_asking = false;
-        let mut error = TransportError::TimedOut;
+        let mut error = deadline.timed_out();
         for hop in 0..REDIRECTS {
             // The previous node certainly did not execute the command; if it were sent now, its outcome would be unknown.
             if hop > 0 && deadline.is_over() {
@@ -201,9 +201,9 @@ impl Transport for Cluster {
             Err(TransportError::NoConnection(_) | TransportError::Replica) => {
                 match self.other_owner(slot, &node, deadline).await {
                     Some((_, other)) => other.learn(deadline).await,
-                    None => Err(TransportError::NoConnection(
-                        format!("the node that has slot {slot} is out of reach").into(),
-                    )),
+                    None => {
+                        Err(TransportError::NoConnection(format!("the owner of slot {slot} cannot be reached").into()))
+                    }
                 }
             }
             other => other,
@@ -261,10 +261,10 @@ impl Transport for Cluster {
     async fn reconnected(&self) {
         let mut map = self.map.clone();
         let masters = map.borrow_and_update().masters.clone();
-        let mut anew: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
+        let mut reconnected: Vec<Pin<Box<dyn Future<Output = ()> + Send + '_>>> =
             masters.iter().map(|(_, connection)| connection.reconnected()).collect();
         let any = std::future::poll_fn(|context| {
-            let is_any = anew.iter_mut().any(|anew| anew.as_mut().poll(context).is_ready());
+            let is_any = reconnected.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
             if is_any { Poll::Ready(()) } else { Poll::Pending }
         });
         tokio::select! {
@@ -308,7 +308,7 @@ impl ClusterState {
     fn doubts(&self, error: &TransportError) {
         let is_doubtful = match error {
             TransportError::TooMany | TransportError::Incapable | TransportError::Untried => false,
-            TransportError::NoConnection(_) | TransportError::Replica | TransportError::TimedOut => true,
+            TransportError::NoConnection(_) | TransportError::Replica | TransportError::TimedOut(_) => true,
             TransportError::Redis(redis_error) => {
                 let is_moved = redis_error.redirect_node().is_some() && !error.is(ServerErrorKind::Ask);
                 let is_in_motion = !matches!(
@@ -360,27 +360,36 @@ impl ClusterState {
             }
         }
         let (answer, host) = ask_seeds(&self.seeds).await?;
-        self.read(&answer, &host).ok_or(TransportError::NoConnection("what it says cannot be read".into()))
+        self.read(&answer, &host)
+            .ok_or(TransportError::NoConnection("a cluster node returned an unreadable slot map".into()))
+    }
+
+    /// Describes why none of the configured nodes returned the slot map.
+    fn failure(&self, error: TransportError) -> ConnectionFailure {
+        let seeds: Vec<_> = self.seeds.iter().map(|seed| seed.addr().to_string()).collect();
+        ConnectionFailure::of(&format!("Redis Cluster at {}", seeds.join(",")), self.seeds[0].redis_settings(), error)
     }
 
     fn unknown(&self) -> Option<ConnectionFailure> {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records why the lookup of the slot map failed, or that it succeeded; logs a new reason.
-    fn note(&self, failure: Option<ConnectionFailure>) {
+    /// Records why the lookup of the slot map failed, or that it succeeded. Logs a new reason if a map was known before; without one, every
+    /// command fails with the reason.
+    fn note(&self, failure: Option<ConnectionFailure>, is_known: bool) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reason) = failure.as_ref().map(ConnectionFailure::reason)
             && unknown.as_ref().map(ConnectionFailure::reason) != Some(reason)
+            && is_known
         {
-            tracing::warn!(reason, "no node of the cluster says who has which slots");
+            tracing::warn!(reason, "no cluster node returned the slot map; using the previous one");
         }
         *unknown = failure;
     }
 
     /// Reads a node's reply, in which the node may omit its own host.
     fn read(&self, answer: &Value, asked: &str) -> Option<SlotMap> {
-        let mut map = SlotMap { masters: Vec::new(), owners: vec![NOBODY; SLOTS] };
+        let mut map = SlotMap { masters: Vec::new(), owners: vec![NO_OWNER; SLOTS] };
         for (first, last, node) in ranges(answer, asked)? {
             let place = match map.masters.iter().position(|(known, _)| *known == node) {
                 Some(place) => place,
@@ -412,8 +421,8 @@ async fn keep_looking(state: Arc<ClusterState>, publish: watch::Sender<Arc<SlotM
             _ = wanted.changed() => return,
         };
         let is_found = found.is_ok();
-        let failure = |error: &TransportError| ConnectionFailure::from(error.to_string()).caused_by(error);
-        state.note(found.as_ref().err().map(failure));
+        let found = found.map_err(|error| state.failure(error));
+        state.note(found.as_ref().err().cloned(), !publish.borrow().masters.is_empty());
         if let Ok(map) = found {
             state.keep_only(&map);
             let is_new = publish.send_if_modified(|before| {

@@ -1,4 +1,4 @@
-//! Compare and set, compare and delete: by a command of the server where it has one, and by a script otherwise.
+//! Compare-and-set and compare-and-delete: by a native command where the server has one, and by a script otherwise.
 //!
 //! A native command says less than a script. `SET … IFEQ … GET` returns the value from before, which is the held one if the new one was
 //! written; nil means that nothing was written. A compare-and-delete returns how many keys it deleted. Where nothing was changed, a lookup
@@ -17,7 +17,7 @@ use super::transport::{KeyName, Request, Response};
 use crate::store::{Bytes, Compared, Epoch, Room, StoreError};
 use crate::ticket::Ticket;
 
-/// Maximum number of tries if other callers remove and restore the held value between a native command and its lookup.
+/// Maximum number of attempts if other callers remove and restore the held value between a native command and its lookup.
 const TRIES: usize = 4;
 
 /// A change of one record whose value is as expected.
@@ -149,9 +149,9 @@ impl Redis {
         Ok(Step { compared: comparison.read_look(bytes(found.value)?), is_of_epoch })
     }
 
-    /// Runs a script, which returns 1, or the value that it found. A full server gets another script for what it has to write all the same.
+    /// Runs a script, which returns 1, or the value that it found. A full server receives a script that may write at `maxmemory`.
     ///
-    /// A new connection may lead to a server that has not run the script yet. Until its native commands are known, it gets the text.
+    /// A new connection may lead to a server that has not run the script yet. Until its native commands are known, it receives the text.
     async fn compare_by_script(
         &self,
         comparison: &Comparison<'_>,
@@ -197,6 +197,6 @@ impl Redis {
 struct Step {
     /// `None` if nothing was changed, and either the held value was there again afterwards or the epoch had ended.
     compared: Option<Compared>,
-    /// Whether the server was in the expected epoch afterwards.
+    /// True if the server was in the expected epoch afterwards.
     is_of_epoch: bool,
 }

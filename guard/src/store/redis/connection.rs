@@ -39,7 +39,7 @@ pub(super) fn reconnecting() -> Backoff {
     Backoff::between(Duration::from_millis(10), Duration::from_millis(500))
 }
 
-/// How to find the server.
+/// The way to find the server.
 pub(super) enum Endpoint {
     /// At a fixed address.
     Fixed(Client),
@@ -54,6 +54,23 @@ impl Endpoint {
             Self::Fixed(client) => client.get_connection_info().addr().to_string(),
             Self::Sentinels(sentinels) => sentinels.name.clone(),
         }
+    }
+
+    /// Returns the name of the server in errors.
+    fn server(&self) -> String {
+        match self {
+            Self::Fixed(_) => format!("Redis at {}", self.name()),
+            Self::Sentinels(_) => format!("the Redis master `{}`", self.name()),
+        }
+    }
+
+    /// Describes why the server cannot be used.
+    fn failure(&self, error: TransportError) -> ConnectionFailure {
+        let login = match self {
+            Self::Fixed(client) => client.get_connection_info().redis_settings(),
+            Self::Sentinels(sentinels) => sentinels.node.redis_settings(),
+        };
+        ConnectionFailure::of(&self.server(), login, error)
     }
 }
 
@@ -99,7 +116,8 @@ impl ManagedConnection {
     /// Starts to connect in the background. All connections of one store share the warning.
     pub(super) fn open(source: Endpoint, eviction: Arc<EvictionWarning>) -> Self {
         let breaker = Arc::new(Breaker::new(source.name()));
-        let (publish, state) = watch::channel(ConnectionState::Down("not connected yet".into()));
+        let connecting = format!("not connected to {} yet", source.server());
+        let (publish, state) = watch::channel(ConnectionState::Down(connecting.into()));
         let (broken, _) = watch::channel(0);
         let known = Arc::new(ReplicationIdCache::default());
         let keeper = ConnectionTask {
@@ -260,8 +278,8 @@ impl Transport for ManagedConnection {
             ConnectionState::Up(up) => up.number,
             ConnectionState::Down(_) => 0,
         };
-        let anew = |state: &ConnectionState| matches!(state, ConnectionState::Up(up) if up.number != now);
-        if self.state.clone().wait_for(anew).await.is_err() {
+        let is_new = |state: &ConnectionState| matches!(state, ConnectionState::Up(up) if up.number != now);
+        if self.state.clone().wait_for(is_new).await.is_err() {
             std::future::pending().await
         }
     }
@@ -298,23 +316,21 @@ impl ConnectionTask {
                         () = self.publish.closed() => return,
                     }
                     if was_replica {
-                        tracing::debug!("this Redis is still a replica; connecting again");
+                        tracing::debug!(server = self.source.name(), "this Redis is still a replica; reconnecting");
                     } else {
-                        tracing::info!("the connection to Redis is broken; connecting again");
+                        tracing::info!(server = self.source.name(), "connection to Redis lost; reconnecting");
                     }
                     self.known.forget();
-                    self.publish.send_replace(ConnectionState::Down("the connection broke".into()));
+                    let lost = format!("connection to {} lost", self.source.server());
+                    self.publish.send_replace(ConnectionState::Down(lost.into()));
                     report(&self.broken, number);
                     if begun.elapsed() > SHORT_LIVED && !was_replica {
                         pause.reset();
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "Redis is out of reach");
-                    let failure = match error {
-                        TransportError::NoConnection(failure) => failure,
-                        other => ConnectionFailure::from(other.to_string()).caused_by(&other),
-                    };
+                    let failure = self.source.failure(error);
+                    tracing::debug!(reason = failure.reason(), "could not connect to Redis; retrying");
                     self.publish.send_replace(ConnectionState::Down(failure));
                 }
             }
@@ -335,7 +351,7 @@ impl ConnectionTask {
         // A hung master accepts connections and does not reply: stop waiting for it once the sentinels name another.
         tokio::select! {
             reached = self.reach(client, number) => reached,
-            () = sentinels.moved() => Err(TransportError::NoConnection("the sentinels name another master by now".into())),
+            () = sentinels.moved() => Err(TransportError::NoConnection("the sentinels name another master".into())),
         }
     }
 
@@ -364,8 +380,8 @@ impl ConnectionTask {
         let _ = reports.wait_for(|broken| *broken >= number).await;
     }
 
-    /// Reads the replication id every second, and after the first second also whether the server evicts records. Returns when the server does not answer, is a replica, or is no longer the master that
-    /// the sentinels name.
+    /// Reads the replication id every second, and after the first second also whether the server evicts records. Returns when the server
+    /// does not reply, is a replica, or is no longer the master that the sentinels name.
     async fn watch(&self, mut connection: MultiplexedConnection) {
         let mut seconds = interval(FRESH);
         seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -384,14 +400,14 @@ impl ConnectionTask {
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "Redis does not say who it is");
+                    tracing::debug!(%error, "could not read the replication id; reconnecting");
                     return;
                 }
             }
             if let Endpoint::Sentinels(sentinels) = &self.source
                 && sentinels.have_moved().await
             {
-                tracing::warn!("the sentinels name another master");
+                tracing::warn!(server = sentinels.name, "the sentinels name another master; reconnecting");
                 return;
             }
         }

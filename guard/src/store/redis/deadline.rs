@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::error::TransportError;
+
 /// The minimum and maximum extra time for a response after its deadline. A thread that drives its own connection and was blocked may
 /// notice the deadline before it has sent its command, or before it has read a response that arrived long ago. It gets as much extra
 /// time as it was late.
@@ -39,6 +41,11 @@ impl Deadline {
         sent.saturating_duration_since(self.since) > self.at.saturating_duration_since(sent)
     }
 
+    /// Returns the error of a command without a reply by then.
+    pub(super) fn timed_out(self) -> TransportError {
+        TransportError::TimedOut(self.at - self.since)
+    }
+
     /// Returns the extra time for a response after the deadline.
     pub(super) fn beyond(self) -> Duration {
         self.at.elapsed().clamp(BEYOND.0, BEYOND.1)
@@ -50,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_sends_in_the_second_half_of_its_time_is_hurried() {
+    fn command_sent_after_half_its_timeout_is_hurried() {
         let deadline = Deadline::after(Duration::from_secs(10));
         for (seconds, was_hurried) in [(0, false), (4, false), (6, true), (11, true)] {
             let sent = deadline.since + Duration::from_secs(seconds);

@@ -3,9 +3,12 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use onceward_api::duration::spaced;
+use redis::{ErrorKind, RedisConnectionInfo, RedisError, ServerErrorKind};
 
+use super::connection::CONNECT;
 use crate::store::{StoreError, StoreFull};
 
 /// The reason why a command has no response.
@@ -17,12 +20,12 @@ pub(in crate::store) enum TransportError {
     TooMany,
     /// The server is a replica.
     Replica,
-    /// The server, or the ACL of its user, has no way to compare and change a key in one step.
+    /// The server, or the ACL of its user, allows neither scripts nor commands that compare and change a key in one step.
     Incapable,
     /// The user may not run scripts, and it is not known yet whether the server has commands that compare.
     Untried,
-    /// The command was sent, and no response arrived in time.
-    TimedOut,
+    /// The command was sent, and no reply arrived within this time.
+    TimedOut(Duration),
     /// The server returned an error, or the connection broke.
     Redis(RedisError),
 }
@@ -30,18 +33,21 @@ pub(in crate::store) enum TransportError {
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoConnection(failure) => write!(f, "Redis is out of reach: {failure}"),
-            Self::TooMany => f.write_str("too many commands wait for Redis"),
-            Self::Replica => f.write_str("this Redis is a replica, and not a master"),
-            Self::Incapable => {
-                f.write_str("this Redis lets its user run neither scripts (EVAL, EVALSHA) nor commands that compare; \
-                 allow EVAL and EVALSHA with ACL SETUSER")
-            }
-            Self::Untried => f.write_str(
-                "this Redis lets its user run no scripts (EVAL, EVALSHA), and has not said yet whether it has commands that compare",
+            Self::NoConnection(failure) => failure.fmt(f),
+            Self::TooMany => f.write_str("too many commands in flight to Redis"),
+            Self::Replica => f.write_str("this Redis is a replica, not a master"),
+            Self::Incapable => f.write_str(
+                "the Redis user may run neither scripts (EVAL, EVALSHA) nor commands that compare (SET IFEQ, DELEX, DELIFEQ); \
+                 allow EVAL and EVALSHA with ACL SETUSER",
             ),
-            Self::TimedOut => f.write_str("Redis did not answer in time"),
-            Self::Redis(error) => error.fmt(f),
+            Self::Untried => f.write_str(
+                "the Redis user may not run scripts (EVAL, EVALSHA), and it is not known yet whether this Redis has commands that compare",
+            ),
+            Self::TimedOut(timeout) => write!(f, "no reply within {}", spaced(*timeout)),
+            Self::Redis(error) if error.is_io_error() && !error.is_connection_refusal() => {
+                write!(f, "connection lost before the reply: {error}")
+            }
+            Self::Redis(error) => f.write_str(&reply_text(error)),
         }
     }
 }
@@ -50,7 +56,7 @@ impl Error for TransportError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::NoConnection(failure) => failure.cause.as_ref().map(cause_of),
-            Self::TooMany | Self::Replica | Self::Incapable | Self::Untried | Self::TimedOut => None,
+            Self::TooMany | Self::Replica | Self::Incapable | Self::Untried | Self::TimedOut(_) => None,
             Self::Redis(error) => Some(cause_of(error)),
         }
     }
@@ -62,7 +68,7 @@ impl From<RedisError> for TransportError {
     }
 }
 
-/// The reason why there is no connection.
+/// The reason why there is no connection, as a sentence that names the server.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct ConnectionFailure {
     reason: Arc<str>,
@@ -70,6 +76,30 @@ pub(in crate::store) struct ConnectionFailure {
 }
 
 impl ConnectionFailure {
+    /// Describes why `server` cannot be used with this login.
+    pub(super) fn of(server: &str, login: &RedisConnectionInfo, error: TransportError) -> Self {
+        let reason = match &error {
+            TransportError::NoConnection(_) => return error.into_failure(),
+            TransportError::Redis(error) => match (error.kind(), error.code()) {
+                (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS")) => match login.username() {
+                    Some(_) => format!("{server} rejects the user name or the password"),
+                    None => format!("{server} rejects the password"),
+                },
+                (_, Some("NOAUTH")) => format!("{server} requires a password"),
+                _ if error.is_connection_refusal() => format!("{server} refuses connections"),
+                _ if error.is_timeout() => {
+                    format!("{server} cannot be reached: no connection within {}", spaced(CONNECT))
+                }
+                (ErrorKind::Io, _) => format!("{server} cannot be reached: {error}"),
+                (ErrorKind::Parse, _) => format!("{server} does not reply like Redis"),
+                _ => format!("{server} returned an error: {}", reply_text(error)),
+            },
+            TransportError::Replica => format!("{server} is a replica, not a master"),
+            other => format!("{server}: {other}"),
+        };
+        Self::from(reason).caused_by(&error)
+    }
+
     /// Adds the cause of another error.
     pub(super) fn caused_by(self, error: &TransportError) -> Self {
         let cause = match error {
@@ -79,7 +109,7 @@ impl ConnectionFailure {
             | TransportError::Replica
             | TransportError::Incapable
             | TransportError::Untried
-            | TransportError::TimedOut => None,
+            | TransportError::TimedOut(_) => None,
         };
         Self { cause, ..self }
     }
@@ -98,6 +128,15 @@ impl fmt::Display for ConnectionFailure {
 impl<T: Into<Arc<str>>> From<T> for ConnectionFailure {
     fn from(reason: T) -> Self {
         Self { reason: reason.into(), cause: None }
+    }
+}
+
+/// Returns an error reply as Redis sent it, such as `NOPERM User shop has no permissions`, without the code `ERR`.
+pub(super) fn reply_text(error: &RedisError) -> String {
+    match (error.code().filter(|code| *code != "ERR"), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        (_, Some(detail)) => detail.to_owned(),
+        (_, None) => error.to_string(),
     }
 }
 
@@ -125,7 +164,7 @@ impl TransportError {
     pub(super) fn is_conclusive(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::Replica | Self::Incapable | Self::Untried => true,
-            Self::TooMany | Self::TimedOut => false,
+            Self::TooMany | Self::TimedOut(_) => false,
             Self::Redis(error) => self.is_answer() || error.kind() == ErrorKind::AuthenticationFailed,
         }
     }
@@ -134,7 +173,7 @@ impl TransportError {
     fn is_certain(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::TooMany | Self::Replica | Self::Incapable | Self::Untried => true,
-            Self::TimedOut => false,
+            Self::TimedOut(_) => false,
             Self::Redis(error) => {
                 let carried_nothing =
                     error.kind() == ErrorKind::ClusterConnectionNotFound || error.is_connection_refusal();
@@ -143,10 +182,17 @@ impl TransportError {
         }
     }
 
-    /// Returns whether Redis did not answer.
+    fn into_failure(self) -> ConnectionFailure {
+        match self {
+            Self::NoConnection(failure) => failure,
+            other => other.to_string().into(),
+        }
+    }
+
+    /// Returns whether Redis did not reply.
     pub(in crate::store) fn is_away(&self) -> bool {
         match self {
-            Self::NoConnection(_) | Self::TimedOut => true,
+            Self::NoConnection(_) | Self::TimedOut(_) => true,
             Self::TooMany | Self::Replica | Self::Incapable | Self::Untried => false,
             Self::Redis(_) => !self.is_answer(),
         }
@@ -162,7 +208,7 @@ impl TransportError {
         match self {
             Self::NoConnection(_) | Self::TooMany | Self::Incapable | Self::Untried => false,
             Self::Replica => true,
-            Self::TimedOut => !was_hurried,
+            Self::TimedOut(_) => !was_hurried,
             Self::Redis(error) => error.is_unrecoverable_error() || self.is(ServerErrorKind::ReadOnly),
         }
     }
@@ -204,6 +250,43 @@ mod tests {
         let full = RedisError::from((ErrorKind::Extension, "OOM", "command not allowed".to_owned()));
         let error = StoreError::from(TransportError::from(full));
         assert!(reaches::<RedisError>(&error), "{error:?}");
-        assert!(!reaches::<RedisError>(&TransportError::TimedOut.into()));
+        assert!(!reaches::<RedisError>(&TransportError::TimedOut(CONNECT).into()));
+    }
+
+    fn says(error: impl Into<TransportError>) -> String {
+        StoreError::from(error.into()).to_string()
+    }
+
+    #[test]
+    fn text_tells_whether_the_command_may_have_been_executed() {
+        let timeout = TransportError::TimedOut(Duration::from_millis(250));
+        assert_eq!(says(timeout), "no reply within 250 ms; it may have been executed");
+        let lost = RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(says(lost), "connection lost before the reply: broken pipe; it may have been executed");
+        let refused = RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert_eq!(says(refused.clone()), "not executed: connection refused");
+        let failure = ConnectionFailure::of("Redis at h:1", &RedisConnectionInfo::default(), refused.into());
+        assert_eq!(says(TransportError::NoConnection(failure)), "not executed: Redis at h:1 refuses connections");
+        let looked = StoreError::from(TransportError::TimedOut(CONNECT)).certainly_not_executed();
+        assert_eq!(looked.to_string(), "not executed: no reply within 2 s");
+    }
+
+    #[test]
+    fn rejected_login_is_named_without_credentials() {
+        let error = |code: &str| {
+            let reply =
+                redis::parse_redis_value(format!("-{code} because\r\n").as_bytes()).expect("an error is a reply");
+            TransportError::from(reply.extract_error().expect_err("it is an error"))
+        };
+        let (login, user) = (RedisConnectionInfo::default(), RedisConnectionInfo::default().set_username("canary"));
+        for (code, login, says) in [
+            ("WRONGPASS", &login, "h:1 rejects the password"),
+            ("WRONGPASS", &user, "h:1 rejects the user name or the password"),
+            ("NOAUTH", &login, "h:1 requires a password"),
+            ("ERR", &login, "h:1 returned an error: because"),
+            ("NOPERM", &login, "h:1 returned an error: NOPERM because"),
+        ] {
+            assert_eq!(ConnectionFailure::of("h:1", login, error(code)).to_string(), says, "{code}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use super::deadline::Deadline;
 use super::transport::in_time;
 
-/// Whether the servers of one store may evict records, and whether that was logged.
+/// The eviction warning of one store, which is logged once.
 #[derive(Debug, Default)]
 pub(super) struct EvictionWarning {
     is_allowed: AtomicBool,
@@ -21,8 +21,8 @@ impl EvictionWarning {
         self.is_allowed.store(true, Ordering::Relaxed);
     }
 
-    /// Asks a server for its policy, and logs a warning if it may evict records. A store logs it once. A server that does not tell its
-    /// policy is used all the same.
+    /// Reads the policy of a server, and logs a warning if it may evict records. A store logs it once. A server that does not disclose its
+    /// policy is used without a warning.
     pub(super) async fn ask(&self, connection: &mut (impl ConnectionLike + Send), server: &str, deadline: Deadline) {
         if self.is_allowed.load(Ordering::Relaxed) || self.is_logged.load(Ordering::Relaxed) {
             return;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policy_is_read_from_the_info_of_a_server() {
+    fn eviction_policy_is_read_from_info() {
         let read = |text: &str| evicting_policy(&Value::BulkString(text.as_bytes().to_vec()));
         assert_eq!(read("# Memory\r\nmaxmemory_policy:allkeys-lru\r\nx:1\r\n").as_deref(), Some("allkeys-lru"));
         assert_eq!((read("maxmemory_policy:noeviction\r\n"), read("# Memory\r\n")), (None, None));

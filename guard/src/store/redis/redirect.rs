@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_node_sends_us_is_read_also_without_a_host() {
+    fn redirect_target_is_parsed_with_and_without_host() {
         let asked = ("h0".to_owned(), 6379);
         for (place, wanted) in [
             ("h1:1", Some(("h1", 1))),

@@ -102,8 +102,8 @@ impl ReplicationIdCache {
         static IS_SAID: AtomicBool = AtomicBool::new(false);
         if id == ReplicationId::Hidden && !IS_SAID.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "this Redis does not tell its `master_replid` (INFO replication): a token that was used may be good \
-                 again after it has lost its memory in a restart or a failover"
+                "this Redis does not disclose its `master_replid` (INFO replication): a used token may be accepted again after a \
+                 restart or a failover in which Redis loses data"
             );
         }
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Observation { id, epoch, at: Instant::now() });
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_s_life_is_its_id_and_a_replica_has_none() {
+    fn master_epoch_is_its_replication_id_and_a_replica_has_none() {
         let line = format!("master_replid:{ID}\r\n");
         let id = ReplicationId::read(&info("master", &line));
         assert_eq!(id, ReplicationId::Master(ID.as_bytes().try_into().unwrap()));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_tell_hides_it() {
+    fn server_without_replication_id_counts_as_hidden() {
         for hidden in
             [info("master", ""), info("master", "master_replid:?\r\n"), info("master", "master_replid:12"), Value::Nil]
         {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_gets_old_and_a_replica_is_known_to_have_no_epoch() {
+    fn cached_id_becomes_stale_and_replicas_have_no_epoch() {
         let known = ReplicationIdCache::default();
         assert!(known.fresh(Duration::MAX).is_none());
         let id = ReplicationId::Master([b'a'; LENGTH]);

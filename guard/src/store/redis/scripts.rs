@@ -16,7 +16,7 @@ pub(super) static SWAP: LuaScript = LuaScript::new(
     return 1",
 );
 
-/// Does the same also at `maxmemory`.
+/// Like [`SWAP`], also at `maxmemory`.
 pub(super) static SWAP_RESERVED: LuaScript = LuaScript::new(
     "#!lua flags=allow-oom
     local there = redis.call('GET', KEYS[1])
@@ -41,7 +41,7 @@ pub(super) static REMOVE: LuaScript = LuaScript::new(
     return 1",
 );
 
-/// How a script is sent.
+/// The way a script is sent.
 #[derive(Clone, Copy)]
 pub(super) enum ScriptCall<'a> {
     /// By its digest, which is short: the server has probably run the script before.

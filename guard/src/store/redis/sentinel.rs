@@ -14,11 +14,11 @@ use tokio::time::{sleep, timeout};
 
 use super::address::at;
 use super::connection::client;
-use super::error::{ConnectionFailure, TransportError};
+use super::error::{ConnectionFailure, TransportError, reply_text};
 
 /// The timeout of one query.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How long to wait for the remaining sentinels once a majority has answered.
+/// Maximum wait for the remaining sentinels once a majority has replied.
 const SLOW: Duration = Duration::from_millis(50);
 
 /// The sentinels, and the master to ask for.
@@ -77,8 +77,8 @@ impl Sentinels {
 
     /// Checks that the server at the other end reports itself as a master.
     pub(super) async fn verify(connection: &mut MultiplexedConnection) -> Result<(), TransportError> {
-        let role =
-            timeout(ANSWER, redis::cmd("ROLE").query_async(connection)).await.map_err(|_| TransportError::TimedOut)?;
+        let role = timeout(ANSWER, redis::cmd("ROLE").query_async(connection)).await;
+        let role = role.map_err(|_| TransportError::TimedOut(ANSWER))?;
         let role: Value = match role {
             // If the ACL denies ROLE, the replication id shows whether the server is a replica.
             Err(error) if error.code() == Some("NOPERM") => return Ok(()),
@@ -114,7 +114,7 @@ impl Sentinels {
             }
         }
         believed(reported, last.as_ref(), most).ok_or_else(|| {
-            let failure = failed.unwrap_or_else(|| "they know less than was known before".into());
+            let failure = failed.unwrap_or_else(|| "fewer than half replied, with an older configuration".into());
             let reason = format!("no sentinel names the master `{}`: {failure}", self.name);
             let failure = ConnectionFailure::from(reason).caused_by(&TransportError::NoConnection(failure));
             TransportError::NoConnection(failure)
@@ -145,9 +145,10 @@ async fn ask(sentinel: ConnectionInfo, node: ConnectionInfo, name: String) -> Re
         let settings = node.redis_settings().clone().set_db(0);
         answer = asked(sentinel.set_redis_settings(settings), &name).await;
     }
-    let answer =
-        answer.map_err(|error| ConnectionFailure::from(format!("{at} says: {error}")).caused_by(&error.into()))?;
-    read(answer).ok_or_else(|| format!("{at} gave an answer that cannot be read").into())
+    let answer = answer.map_err(|error| {
+        ConnectionFailure::from(format!("{at} returned: {}", reply_text(&error))).caused_by(&error.into())
+    })?;
+    read(answer).ok_or_else(|| format!("{at} returned an unreadable reply").into())
 }
 
 async fn asked(sentinel: ConnectionInfo, name: &str) -> Result<Value, RedisError> {
@@ -186,18 +187,18 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_believed_and_nobody_who_only_knows_something_else() {
+    fn newest_master_report_is_believed() {
         let host =
             |all: &[MasterReport], last: Option<&MasterReport>| believed(all.to_vec(), last, 2).map(|one| one.host);
         let (old, new) = (reported(3, "old"), reported(4, "new"));
         assert_eq!(host(&[old.clone(), new.clone(), old.clone()], None).as_deref(), Some("new"));
-        assert_eq!(host(&[old.clone(), old.clone()], Some(&new)).as_deref(), Some("old"), "most were made anew");
+        assert_eq!(host(&[old.clone(), old.clone()], Some(&new)).as_deref(), Some("old"), "a majority was reset");
         assert_eq!(host(std::slice::from_ref(&old), Some(&new)), None, "one that was cut off");
         assert_eq!(host(std::slice::from_ref(&old), Some(&old)).as_deref(), Some("old"));
         let (one, other) = (reported(0, "one"), reported(0, "other"));
         for last in [&one, &other] {
             let all = [one.clone(), other.clone(), other.clone()];
-            assert_eq!(host(&all, Some(last)).as_ref(), Some(&last.host), "nobody moves because somebody is as new");
+            assert_eq!(host(&all, Some(last)).as_ref(), Some(&last.host), "an equal epoch is no reason to switch");
         }
         assert_eq!(host(&[one, other.clone(), other], None).as_deref(), Some("other"), "most say so");
         assert_eq!(host(&[], Some(&new)), None);

@@ -25,7 +25,7 @@ mod tests {
 
     /// As `CLUSTER KEYSLOT` of a server says.
     #[test]
-    fn a_key_has_the_slot_that_the_server_gives_it() {
+    fn key_slot_matches_the_server() {
         for (key, slot) in [
             ("", 0),
             ("123456789", 12_739),

@@ -19,7 +19,7 @@ use crate::ticket::Kind;
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tells what it is asked about itself after a while, and answers no command.
+/// Replies to queries about itself after a delay, and to no command.
 struct SlowTransport {
     tells_after: Duration,
 }
@@ -27,7 +27,7 @@ struct SlowTransport {
 impl SlowTransport {
     async fn tell<T>(&self, what: T, deadline: Deadline) -> Result<T, TransportError> {
         let told = tokio::time::timeout_at(deadline.at, tokio::time::sleep(self.tells_after)).await;
-        told.map(|()| what).map_err(|_| TransportError::TimedOut)
+        told.map(|()| what).map_err(|_| deadline.timed_out())
     }
 }
 
@@ -35,7 +35,7 @@ impl SlowTransport {
 impl Transport for SlowTransport {
     async fn send(&self, _question: Request, deadline: Deadline) -> Result<Response, TransportError> {
         tokio::time::sleep_until(deadline.at).await;
-        Err(TransportError::TimedOut)
+        Err(deadline.timed_out())
     }
 
     fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
@@ -79,7 +79,7 @@ fn store(tells_after: Duration) -> Redis {
     Redis { max_in_flight: 4, ..Redis::on(SlowTransport { tells_after }).timeout(TIMEOUT) }
 }
 
-/// Everything that may ask for something first.
+/// Runs a verb, each of which may query the server first.
 async fn ask(store: &Redis, what: usize) -> Result<(), StoreError> {
     let ticket = Ticket::of(Kind::Key, b"x");
     match what {
@@ -90,27 +90,27 @@ async fn ask(store: &Redis, what: usize) -> Result<(), StoreError> {
     }
 }
 
-/// Asks ten times at once, where four may wait.
+/// Sends ten commands at once, with a limit of four in flight.
 async fn ask_ten(what: usize) {
     let (store, begun, mut asked) = (store(Duration::MAX), Instant::now(), JoinSet::new());
     for _ in 0..10 {
         let store = store.clone();
-        asked.spawn(async move { (ask(&store, what).await.expect_err("nobody answers"), begun.elapsed()) });
+        asked.spawn(async move { (ask(&store, what).await.expect_err("no reply"), begun.elapsed()) });
     }
     let (waited, refused): (Vec<_>, Vec<_>) =
         asked.join_all().await.into_iter().partition(|(_, took)| *took >= TIMEOUT);
     assert_eq!((refused.len(), waited.len()), (6, 4), "{what}");
     assert!(refused.iter().all(|(error, _)| matches!(error, StoreError::NotExecuted(_))), "{refused:?}");
-    assert_eq!(store.in_flight.load(Ordering::Relaxed), 0, "nobody is counted who does not wait");
+    assert_eq!(store.in_flight.load(Ordering::Relaxed), 0, "only commands in flight are counted");
 }
 
 #[tokio::test]
-async fn of_more_than_may_wait_the_others_are_refused_at_once_whatever_they_ask() {
+async fn commands_beyond_the_queue_limit_are_rejected_at_once() {
     tokio::join!(ask_ten(0), ask_ten(1), ask_ten(2), ask_ten(3));
 }
 
 #[tokio::test]
-async fn a_verb_that_asks_for_something_first_takes_no_longer_than_any_other() {
+async fn verb_with_a_preceding_lookup_keeps_the_timeout() {
     let store = store(TIMEOUT * 9 / 10);
     let begun = Instant::now();
     let asked = tokio::join!(ask(&store, 0), ask(&store, 1), ask(&store, 3));
@@ -254,7 +254,7 @@ async fn held_value_that_the_lookup_finds_again_never_counts_as_removed() {
 }
 
 #[tokio::test]
-async fn native_swap_goes_by_the_value_from_before() {
+async fn native_swap_compares_the_previous_value() {
     for (replies, wanted, commands) in [
         (vec![bulk("held")], Compared::Done, 1),
         (vec![bulk("other")], found("other"), 1),
@@ -313,7 +313,7 @@ async fn full_server_writes_small_reserved_values_by_a_script_and_nothing_else()
     }
 }
 
-/// Which commands a server has is tried in the background: a renewal must not wait for it on a slow server.
+/// Native commands are probed in the background: on a slow server, a renewal must not wait for that.
 #[tokio::test]
 async fn verb_runs_a_script_at_once_while_native_commands_are_not_known() {
     let (store, transport) = scripted_by(NativeCommands::default(), true, vec![reply(":1"), reply(":1")]);
@@ -335,7 +335,7 @@ async fn user_without_scripts_claims_nothing_that_it_could_not_settle() {
         store.swap(&ticket(), b"held", b"x", TIMEOUT, Room::Reserved, None).await.map(drop),
     ] {
         let error = inserted.unwrap_err();
-        assert!(matches!(error, StoreError::NotExecuted(_)) && error.to_string().contains("not said yet"), "{error}");
+        assert!(matches!(error, StoreError::NotExecuted(_)) && error.to_string().contains("not known yet"), "{error}");
     }
     assert_eq!(*transport.sent.lock().unwrap(), ["DELIFEQ held"]);
     let lacking = NativeCommands { delete: None, is_conclusive: true, has_set_ifeq: true };

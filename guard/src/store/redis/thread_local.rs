@@ -25,8 +25,8 @@ use super::transport::Request;
 
 /// Pause after a failed connection attempt: the server may have reached its connection limit.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the shared connection has to last before a thread opens its own, so that a server that drops every connection is not
-/// flooded with attempts.
+/// Minimum age of the shared connection before a thread opens its own, so that a server that drops every connection is not flooded with
+/// attempts.
 const PROVEN: Duration = Duration::from_millis(100);
 
 thread_local! {
@@ -134,7 +134,7 @@ async fn keep(id: ConnectionId, client: Client, broken: watch::Sender<u64>, mut 
                 std::future::pending().await
             }
             Err(error) => {
-                tracing::debug!(%error, "a worker has no connection of its own");
+                tracing::debug!(%error, "could not open a connection for this worker; it uses the shared one");
                 tokio::time::sleep(PAUSE).await;
             }
         }

@@ -11,7 +11,7 @@ use super::redirect::NodeAddress;
 
 /// Queries the configured nodes, one after the other, until one returns a slot map. Also returns the host of that node.
 pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String), TransportError> {
-    let mut error = TransportError::TimedOut;
+    let mut error = TransportError::TimedOut(CONNECT);
     // A server's error reply explains more than another server's being unreachable.
     let mut keep = |other: TransportError| {
         if other.is_conclusive() || !error.is_conclusive() {
@@ -28,9 +28,11 @@ pub(super) async fn ask_seeds(seeds: &[ConnectionInfo]) -> Result<(Value, String
             Ok(Ok(answer)) if ranges(&answer, "").is_some_and(|ranges| !ranges.is_empty()) => {
                 return Ok((answer, host_of(seed)));
             }
-            Ok(Ok(_)) => keep(TransportError::NoConnection(format!("{} knows of no slots", seed.addr()).into())),
+            Ok(Ok(_)) => {
+                keep(TransportError::NoConnection(format!("{} returned an empty slot map", seed.addr()).into()))
+            }
             Ok(Err(error)) => keep(error.into()),
-            Err(_) => keep(TransportError::TimedOut),
+            Err(_) => keep(TransportError::TimedOut(CONNECT)),
         }
     }
     Err(error)
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_which_slots_is_read_as_a_node_tells_it() {
+    fn slot_owners_are_parsed_from_cluster_slots() {
         let range = |first, last, master| Value::Array(vec![Value::Int(first), Value::Int(last), master]);
         let answer = Value::Array(vec![
             range(0, 5, node(Some("h1"), 1)),

@@ -23,7 +23,7 @@ pub(super) struct Request {
     pub(super) command: Cmd,
     /// The index of the key among the command's arguments.
     pub(super) key_at: usize,
-    /// Whether the response carries the server's replication id.
+    /// True if the response carries the server's replication id.
     pub(super) wants_replication_id: bool,
 }
 
@@ -227,8 +227,8 @@ pub(super) async fn may_run_scripts(
     match in_time(deadline, nothing.query_async::<Value>(connection)).await {
         Err(error) if error.is(ServerErrorKind::NoPerm) => {
             tracing::warn!(
-                "this Redis lets its user run no scripts (EVAL): it can be used only if it has commands that compare (SET with IFEQ, and \
-                 DELEX or DELIFEQ)"
+                "the Redis user may not run scripts (EVAL): this Redis can be used only if it has commands that compare (SET with IFEQ, \
+                 and DELEX or DELIFEQ); otherwise allow EVAL and EVALSHA with ACL SETUSER"
             );
             Ok(false)
         }
@@ -246,9 +246,8 @@ pub(super) async fn in_time<T>(
     let mut answer = pin!(answer);
     match timeout_at(deadline.at, &mut answer).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => timeout(deadline.beyond(), answer)
-            .await
-            .map_err(|_| TransportError::TimedOut)?
-            .map_err(TransportError::from),
+        Err(_) => {
+            timeout(deadline.beyond(), answer).await.map_err(|_| deadline.timed_out())?.map_err(TransportError::from)
+        }
     }
 }

@@ -53,15 +53,15 @@ impl SqlAddress {
                 check(text, |name| OF_SQLITE.contains(&name), &OF_SQLITE)?;
                 let options = SqliteConnectOptions::from_str(text).map_err(bad)?;
                 if is_in_memory(rest, &options) {
-                    let why = "SQLite needs a file, since the records are to outlive the process";
+                    let why = "SQLite needs a file, because records must outlive the process";
                     return Err(SqlError::Address(why.to_owned()));
                 }
                 Ok(Self::Sqlite(options))
             }
             Some((other @ ("mysql" | "mariadb" | "mssql" | "oracle"), _)) => {
-                Err(SqlError::Address(format!("`{other}` is a database that this does not speak to")))
+                Err(SqlError::Address(format!("`{other}` is not supported")))
             }
-            _ => Err(SqlError::Address("it begins with neither".to_owned())),
+            _ => Err(SqlError::Address("unknown scheme".to_owned())),
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) trait Statements: Database {
     /// Reads the version of the tables, and the epoch of the store.
     fn version(connection: &mut Self::Connection) -> impl Future<Output = Result<(i32, Vec<u8>), sqlx::Error>> + Send;
 
-    /// Returns what shows that an existing table of records was not created by Onceward.
+    /// Returns how an existing table of records differs from one that Onceward creates; `None` if it does not.
     fn oddity(connection: &mut Self::Connection) -> impl Future<Output = Result<Option<String>, sqlx::Error>> + Send;
 
     /// Deletes some expired rows, and returns how many and up to which expiry. Skips locked rows.
@@ -74,7 +74,7 @@ pub(super) enum SqlVerb {
 
 /// The outcome of a statement.
 pub(crate) struct StatementOutcome {
-    /// Whether the change was made.
+    /// True if the change was made.
     pub(crate) is_done: bool,
     /// The current value, if the change was not made.
     pub(crate) there: Option<Vec<u8>>,

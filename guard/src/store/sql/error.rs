@@ -3,30 +3,27 @@
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use onceward_api::duration::spaced;
 use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use sqlx::sqlite::SqliteError;
 
 use crate::store::StoreError;
 
-/// The hint how to create the tables.
-const FIX: &str = "make them with `onceward migrate --store ADDRESS`, or with `Sql::migrate`";
-
 /// The reason why a database cannot be used as a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {
     /// The address does not name a supported database.
-    #[error(
-        "this is not the address of a database, as in postgres://user@host/database or sqlite:/var/lib/onceward.db: {0}"
-    )]
+    #[error("invalid database address (examples: postgres://user@host/database or sqlite:/var/lib/onceward.db): {0}")]
     Address(String),
     /// The database could not be reached.
-    #[error("the database is out of reach: {0}")]
+    #[error("the database cannot be reached: {0}")]
     Unreachable(String),
-    /// The database answers, and rejects the login or a required statement.
-    #[error("the database says no: {says}; {fix}")]
+    /// The database rejects the login or a required statement. A retry does not help.
+    #[error("PostgreSQL returned an error: {says}; {fix}")]
     Rejected {
         /// The database's error message.
         says: String,
@@ -34,12 +31,14 @@ pub enum SqlError {
         fix: &'static str,
     },
     /// The tables are missing.
-    #[error("the tables of Onceward are not in this database; {FIX}")]
+    #[error(
+        "the tables of Onceward are missing from this database; create them with `onceward migrate --store <address>` or `Sql::migrate`"
+    )]
     NotMigrated,
     /// The tables were created by an earlier version of Onceward.
     #[error(
-        "the tables of Onceward in this database are of version {found}, and this version of Onceward needs version {needed}; update them with \
-         `onceward migrate --store ADDRESS`, or with `Sql::migrate`, which keeps what is in them"
+        "the tables of Onceward in this database have version {found}, and this version of Onceward needs version {needed}; update them \
+         with `onceward migrate --store <address>` or `Sql::migrate`, which keep all records"
     )]
     Outdated {
         /// The version of the tables.
@@ -48,7 +47,7 @@ pub enum SqlError {
         needed: i32,
     },
     /// The SQLite file cannot be opened or written.
-    #[error("the file cannot be opened by this user: it and its folder have to be there, and to be writable ({0})")]
+    #[error("the SQLite file cannot be opened by this user ({0}); the file and its folder must exist and be writable")]
     NoRights(String),
     /// The folder of the SQLite file does not exist, or is not a folder.
     #[error("the folder {} of the SQLite file {why}; create it, or name another file in the address", .folder.display())]
@@ -68,8 +67,8 @@ pub enum SqlError {
     },
     /// A table with the same name exists, and was not created by Onceward, or is of a later version.
     #[error(
-        "the tables in this database are not as this version of Onceward makes them ({0}); if they are somebody else's, \
-         give Onceward a database or a schema of its own, and otherwise run a version that knows them"
+        "the tables in this database do not have the schema of this version of Onceward ({0}); if another application created them, \
+         give Onceward its own database or schema, otherwise run the version that created them"
     )]
     OtherShape(String),
 }
@@ -79,10 +78,24 @@ impl SqlError {
     pub(super) fn from(error: sqlx::Error) -> Self {
         match (shape(&error), fix(&error)) {
             (Some(found), _) => found,
-            (None, Some(fix)) => Self::Rejected { says: error.to_string(), fix },
-            (None, None) => Self::Unreachable(error.to_string()),
+            (None, Some(fix)) => Self::Rejected { says: reason(&error), fix },
+            (None, None) => Self::Unreachable(reason(&error)),
         }
     }
+}
+
+/// Returns the text of an error without the driver's introduction.
+fn reason(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(error) => error.message().to_owned(),
+        sqlx::Error::Io(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+fn lost_or_reason(error: &sqlx::Error) -> String {
+    let before = if matches!(error, sqlx::Error::Io(_)) { "connection lost before the reply: " } else { "" };
+    format!("{before}{}", reason(error))
 }
 
 /// For a `main` that returns [`io::Result`].
@@ -109,22 +122,22 @@ pub(crate) enum StatementError {
         cause: Option<sqlx::Error>,
     },
     /// Concurrent statements changed the row on every attempt.
-    #[error("others changed the same row all the time")]
+    #[error("too much contention on one row")]
     Contended,
     /// The tables are missing, or have another schema.
     #[error(transparent)]
     Tables(SqlError),
     /// The file at the address is no longer the one that was opened.
-    #[error("the SQLite file was deleted or replaced while this process had it open; start the process again")]
+    #[error("the SQLite file was deleted or replaced while this process had it open; restart the process")]
     OtherFile {
-        /// Whether the statement was certainly not sent.
+        /// True if the statement was certainly not sent.
         is_certain: bool,
     },
-    /// The statement was sent, and no result arrived in time.
-    #[error("the database did not answer in time")]
-    TimedOut,
+    /// The statement was sent, and no result arrived within this time.
+    #[error("no reply within {}", spaced(*.0))]
+    TimedOut(Duration),
     /// The database returned an error, or the connection broke.
-    #[error("{0}")]
+    #[error("{}", lost_or_reason(.0))]
     Sql(#[source] sqlx::Error),
 }
 
@@ -149,7 +162,7 @@ impl StatementError {
         match self {
             Self::NoConnection { .. } | Self::Contended | Self::Tables(_) => true,
             Self::OtherFile { is_certain } => *is_certain,
-            Self::TimedOut => false,
+            Self::TimedOut(_) => false,
             Self::Sql(sqlx::Error::Database(error)) => is_a_plain_no(&**error),
             Self::Sql(error) => matches!(
                 error,
@@ -158,10 +171,10 @@ impl StatementError {
         }
     }
 
-    /// Returns whether the database did not answer.
+    /// Returns whether the database did not reply.
     pub(crate) fn is_away(&self) -> bool {
         match self {
-            Self::NoConnection { .. } | Self::TimedOut => true,
+            Self::NoConnection { .. } | Self::TimedOut(_) => true,
             Self::Contended | Self::Tables(_) | Self::OtherFile { .. } => false,
             Self::Sql(error) => !leaves_the_connection(error),
         }
@@ -225,10 +238,12 @@ pub(crate) fn has_waited_in_vain(error: &sqlx::Error) -> bool {
 fn fix(error: &sqlx::Error) -> Option<&'static str> {
     let error = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
     match error.code() {
-        code if code.starts_with("28") => Some("look at the user and the password in the address, and at pg_hba.conf"),
-        "3D000" => Some("make this database with CREATE DATABASE, or name another one in the address"),
-        "42501" => Some("grant this user what it needs, or let its owner run `onceward migrate`"),
-        "25006" => Some("name the primary, and a user who may write"),
+        code if code.starts_with("28") => {
+            Some("correct the user and the password in the address, or allow the login in pg_hba.conf")
+        }
+        "3D000" => Some("create the database with CREATE DATABASE, or name another one in the address"),
+        "42501" => Some("grant this user the missing permission, or run `onceward migrate` as the owner of the schema"),
+        "25006" => Some("name the primary in the address, and a user with write access"),
         _ => None,
     }
 }
@@ -239,7 +254,7 @@ fn primary(error: &dyn DatabaseError) -> Option<i32> {
     error.code()?.parse::<i32>().ok().map(|code| code & 0xff)
 }
 
-/// Returns what an error reveals about the tables.
+/// Returns the problem with the tables that an error reveals.
 fn shape(error: &sqlx::Error) -> Option<SqlError> {
     let sqlx::Error::Database(error) = error else { return shape_of_row(error) };
     let says = error.message();
@@ -272,5 +287,20 @@ fn shape_of_row(error: &sqlx::Error) -> Option<SqlError> {
         }
         RowNotFound => Some(SqlError::NotMigrated),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_tells_whether_the_statement_may_have_been_executed() {
+        let says = |error: StatementError| StoreError::from(error).to_string();
+        let timeout = StatementError::TimedOut(Duration::from_millis(250));
+        assert_eq!(says(timeout), "no reply within 250 ms; it may have been executed");
+        let lost = sqlx::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(says(lost.into()), "connection lost before the reply: broken pipe; it may have been executed");
+        assert_eq!(says(StatementError::Contended), "not executed: too much contention on one row");
     }
 }

@@ -1,7 +1,12 @@
 //! The tables and their migration. The column `reign` holds the epoch; it keeps the name that existing databases have.
+//!
+//! After a backup was restored, a new epoch makes all issued tokens stale. Running processes read it within ten seconds:
+//! - PostgreSQL: `UPDATE onceward_schema SET reign = substring(uuid_send(gen_random_uuid()) FROM 1 FOR 8)`
+//! - SQLite: `UPDATE onceward_schema SET reign = randomblob(8)`
 
 use std::time::Duration;
 
+use onceward_api::duration::spaced;
 use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{ConnectOptions as _, Connection, Postgres, Sqlite};
@@ -82,14 +87,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn migrate(address: SqlAddress) -> Result<MigrationOutcome, SqlError> {
     let migrated = timeout(PATIENCE, migrated(address)).await;
-    migrated.unwrap_or_else(|_| Err(SqlError::Unreachable(format!("the migration had no answer within {PATIENCE:?}"))))
+    migrated.unwrap_or_else(|_| {
+        Err(SqlError::Unreachable(format!("the migration did not end within {}", spaced(PATIENCE))))
+    })
 }
 
 async fn migrated(address: SqlAddress) -> Result<MigrationOutcome, SqlError> {
     match address {
         SqlAddress::Postgres(options) => {
             let connect = timeout(CONNECT, options.disable_statement_logging().connect()).await;
-            let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
+            let connect =
+                connect.map_err(|_| SqlError::Unreachable(format!("no connection within {}", spaced(CONNECT))))?;
             let connection: PgConnection = connect.map_err(SqlError::from)?;
             run::<Postgres>(connection, POSTGRES).await
         }

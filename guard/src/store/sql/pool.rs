@@ -5,6 +5,7 @@ use std::sync::atomic::{self, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use onceward_api::duration::spaced;
 use sqlx::pool::PoolOptions;
 use sqlx::{ConnectOptions, Connection, Pool};
 use tokio::sync::oneshot;
@@ -34,6 +35,8 @@ pub(super) trait SqlBackend: Send + Sync + 'static {
 /// The connection pool of one database.
 pub(super) struct SqlPool<DB: Dialect> {
     pool: Pool<DB>,
+    /// The timeout of a verb.
+    timeout: Duration,
     epoch: AtomicU64,
 }
 
@@ -42,11 +45,12 @@ impl<DB: Dialect> SqlPool<DB> {
     pub(super) async fn open(
         pool: PoolOptions<DB>,
         options: <DB::Connection as Connection>::Options,
+        timeout: Duration,
     ) -> Result<Arc<Self>, SqlError> {
         let (sender, receiver) = oneshot::channel();
         runtime::spawn(async move {
             // The caller may have been dropped.
-            let _ = sender.send(Self::opened(pool, options).await);
+            let _ = sender.send(Self::opened(pool, options, timeout).await);
         });
         receiver.await.unwrap_or_else(|_| Err(SqlError::Unreachable("the background thread has ended".to_owned())))
     }
@@ -54,20 +58,24 @@ impl<DB: Dialect> SqlPool<DB> {
     async fn opened(
         pool: PoolOptions<DB>,
         options: <DB::Connection as Connection>::Options,
+        verb_timeout: Duration,
     ) -> Result<Arc<Self>, SqlError> {
         let options = options.disable_statement_logging();
         // Not through the pool, which would hide the reason of a failure.
         let connect = timeout(CONNECT, options.connect()).await;
-        let connect = connect.map_err(|_| SqlError::Unreachable(format!("no connection within {CONNECT:?}")))?;
+        let connect =
+            connect.map_err(|_| SqlError::Unreachable(format!("no connection within {}", spaced(CONNECT))))?;
         let mut connection = connect.map_err(SqlError::from)?;
         let asked = timeout(CONNECT, async {
             let epoch = epoch::<DB>(&mut connection).await?;
             check_shape::<DB>(&mut connection).await?;
             Ok(epoch)
         });
-        let epoch = asked.await.map_err(|_| SqlError::Unreachable(format!("no answer within {CONNECT:?}")))??;
+        let epoch =
+            asked.await.map_err(|_| SqlError::Unreachable(format!("no reply within {}", spaced(CONNECT))))??;
         let _ = connection.close().await;
-        let database = Arc::new(Self { pool: pool.connect_lazy_with(options), epoch: AtomicU64::new(epoch) });
+        let pool = pool.connect_lazy_with(options);
+        let database = Arc::new(Self { pool, timeout: verb_timeout, epoch: AtomicU64::new(epoch) });
         runtime::spawn(keep_sweeping(Arc::downgrade(&database)));
         runtime::spawn(watch_epoch(Arc::downgrade(&database)));
         Ok(database)
@@ -78,7 +86,7 @@ impl<DB: Dialect> SqlPool<DB> {
         let Ok(Ok(mut connection)) = timeout(LOOK, self.pool.acquire()).await else { return };
         match timeout(LOOK, epoch::<DB>(&mut connection)).await {
             Ok(Ok(epoch)) => self.epoch.store(epoch, atomic::Ordering::Relaxed),
-            Ok(Err(error)) => tracing::debug!(%error, "the epoch could not be looked at"),
+            Ok(Err(error)) => tracing::debug!(%error, "could not read the epoch"),
             Err(_) => connection.close_on_drop(),
         }
     }
@@ -92,7 +100,10 @@ impl<DB: Dialect> SqlPool<DB> {
                 return Err(StatementError::NoConnection { reason: error.to_string(), cause: Some(error) });
             }
             Ok(Err(ended)) => return Err(StatementError::no_connection(ended)),
-            Err(_) => return Err(StatementError::no_connection("none was free or could be made in time")),
+            Err(_) => {
+                let timeout = spaced(self.timeout);
+                return Err(StatementError::no_connection(format!("the pool had none to offer within {timeout}")));
+            }
         };
         match timeout_at(deadline + BEYOND, <DB as Statements>::ask(&mut connection, operation)).await {
             Ok(Ok(answer)) => Ok(answer),
@@ -104,7 +115,7 @@ impl<DB: Dialect> SqlPool<DB> {
             }
             Err(_) => {
                 connection.close_on_drop();
-                Err(StatementError::TimedOut)
+                Err(StatementError::TimedOut(self.timeout))
             }
         }
     }
@@ -114,11 +125,12 @@ impl<DB: Dialect> SqlPool<DB> {
 impl<DB: Dialect> SqlBackend for SqlPool<DB> {
     async fn ask(self: Arc<Self>, operation: Operation, deadline: Instant) -> Result<StatementOutcome, StatementError> {
         let (sender, receiver) = oneshot::channel();
+        let timeout = self.timeout;
         runtime::spawn(async move {
             // The caller may have been dropped.
             let _ = sender.send(self.answer(&operation, deadline).await);
         });
-        receiver.await.unwrap_or(Err(StatementError::TimedOut))
+        receiver.await.unwrap_or(Err(StatementError::TimedOut(timeout)))
     }
 
     fn epoch(&self) -> [u8; 8] {
@@ -130,7 +142,9 @@ impl<DB: Dialect> SqlBackend for SqlPool<DB> {
 async fn epoch<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlError> {
     let (version, epoch) = DB::version(connection).await.map_err(SqlError::from)?;
     check_version::<DB>(version)?;
-    let epoch: [u8; 8] = epoch.try_into().map_err(|_| SqlError::OtherShape("an epoch has eight bytes".to_owned()))?;
+    let epoch: [u8; 8] = epoch
+        .try_into()
+        .map_err(|_| SqlError::OtherShape("onceward_schema.reign does not have eight bytes".to_owned()))?;
     Ok(u64::from_be_bytes(epoch))
 }
 
@@ -140,7 +154,7 @@ pub(super) fn check_version<DB: Dialect>(found: i32) -> Result<(), SqlError> {
         Ordering::Equal => Ok(()),
         Ordering::Less => Err(SqlError::Outdated { found, needed: DB::VERSION }),
         Ordering::Greater => {
-            Err(SqlError::OtherShape(format!("they are of version {found}, and this is {}", DB::VERSION)))
+            Err(SqlError::OtherShape(format!("they have version {found}, and this version needs {}", DB::VERSION)))
         }
     }
 }

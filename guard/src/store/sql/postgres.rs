@@ -47,7 +47,7 @@ const VERSION: &str = "SELECT version, reign FROM onceward_schema
 /// A table with additional columns is accepted.
 const ODDITY: &str = "SELECT CASE
     WHEN to_regclass('onceward_records') IS NULL THEN NULL
-    WHEN to_regclass('onceward_schema') IS NULL THEN 'onceward_records is there without onceward_schema'
+    WHEN to_regclass('onceward_schema') IS NULL THEN 'onceward_records exists without onceward_schema'
     WHEN 'expires_at timestamp with time zone, name text, value bytea' IS DISTINCT FROM (
         SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attname) FROM pg_attribute
         WHERE attrelid = to_regclass('onceward_records') AND attname IN ('name', 'value', 'expires_at'))
@@ -55,7 +55,7 @@ const ODDITY: &str = "SELECT CASE
     WHEN NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
         WHERE indrelid = to_regclass('onceward_records') AND attname = 'name' AND indisunique AND indnkeyatts = 1
             AND indpred IS NULL)
-        THEN 'nothing makes the name unique'
+        THEN 'the column name is not unique'
     END";
 
 /// The time is read once, in a subquery, where it bounds the index scan; inline, the scan would read and discard every row that is

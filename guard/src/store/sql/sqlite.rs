@@ -47,13 +47,13 @@ const VERSION: &str =
 const ODDITY: &str = "SELECT CASE
     WHEN NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_records') THEN NULL
     WHEN NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'onceward_schema')
-        THEN 'onceward_records is there without onceward_schema'
+        THEN 'onceward_records exists without onceward_schema'
     WHEN 'expires_at INTEGER, name TEXT, value BLOB' IS NOT (SELECT group_concat(name || ' ' || type, ', ') FROM (
         SELECT name, type FROM pragma_table_info('onceward_records')
         WHERE name IN ('name', 'value', 'expires_at') ORDER BY name))
         THEN 'a column of onceward_records has another type'
     WHEN 'name' IS NOT (SELECT group_concat(name) FROM pragma_table_info('onceward_records') WHERE pk > 0)
-        THEN 'nothing makes the name unique'
+        THEN 'the column name is not unique'
     END";
 
 const SWEEP: &str = "DELETE FROM onceward_records WHERE rowid IN (

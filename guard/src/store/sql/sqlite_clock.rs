@@ -10,7 +10,7 @@ use crate::clock::{Clock, Uptime};
 /// The age of the row at which the next write updates it, in milliseconds. Within one boot its age does not matter. After a reboot, a
 /// jump of the wall clock counts if it happened after the row was written.
 const TICK: i64 = 1_000;
-/// How far the boot clock may be behind the row, in milliseconds. A process that read the clock early and was delayed has a slightly
+/// Maximum lag of the boot clock behind the row, in milliseconds. A process that read the clock early and was delayed has a slightly
 /// lower reading than the one that wrote the row. A virtual machine that was restored to an earlier state reads much less, and uses the
 /// wall clock.
 const LATE: i64 = 60_000;
@@ -83,13 +83,13 @@ mod tests {
         ClockReading { boot: boot.to_owned(), boot_ms, wall_ms }
     }
 
-    /// How far the time has come after this row, in milliseconds.
+    /// Returns how far the time has advanced since this row, in milliseconds.
     fn passed(row: &SqliteClock, reading: ClockReading) -> i64 {
         row.at(reading).time_ms - row.time_ms
     }
 
     #[test]
-    fn within_one_boot_the_wall_clock_does_not_matter() {
+    fn wall_clock_is_ignored_within_one_boot() {
         let row = row();
         for jump in [0, 20_000, 24 * HOUR, -HOUR, -900 * HOUR, i64::MAX - 900 * HOUR] {
             assert_eq!(passed(&row, read("this boot", row.boot_ms + 7, row.wall_ms + jump)), 7, "{jump}");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn after_another_boot_the_wall_clock_tells_how_long_it_took() {
+    fn wall_clock_measures_the_time_between_boots() {
         let row = row();
         for boot_ms in [0, row.boot_ms, 2 * row.boot_ms] {
             assert_eq!(passed(&row, read("another boot", boot_ms, row.wall_ms + HOUR)), HOUR);
@@ -108,7 +108,7 @@ mod tests {
 
     /// From the first reading of a boot on, its boot clock is what counts.
     #[test]
-    fn a_wall_clock_that_is_set_right_after_a_start_does_not_count() {
+    fn wall_clock_correction_after_boot_is_ignored() {
         let row = row();
         let started = row.at(read("another boot", 10_000, 0));
         assert_eq!(passed(&started, read("another boot", 10_500, row.wall_ms + HOUR)), 500);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_late_changes_nothing() {
+    fn late_process_changes_nothing() {
         let row = row();
         for behind in [0, 1, LATE] {
             let at = row.at(read("this boot", row.boot_ms - behind, row.wall_ms + HOUR));
@@ -128,7 +128,7 @@ mod tests {
 
     /// Otherwise its time would stand still until its boot clock has come as far again.
     #[test]
-    fn a_machine_that_was_put_back_to_an_earlier_state_goes_by_the_wall_clock() {
+    fn restored_machine_snapshot_uses_the_wall_clock() {
         let row = row();
         let at = row.at(read("this boot", row.boot_ms - LATE - 1, row.wall_ms + HOUR));
         assert_eq!(at.time_ms - row.time_ms, HOUR);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_is_written_once_a_second_and_whenever_the_clock_is_another_one() {
+    fn row_is_written_every_second_and_after_a_boot() {
         let row = row();
         let is_due = |boot: &str, boot_ms| row.at(read(boot, boot_ms, row.wall_ms)).is_due_after(&row);
         assert!(!is_due("this boot", row.boot_ms + TICK - 1));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_can_have_written_are_no_reason_to_stumble() {
+    fn impossible_clock_values_do_not_panic() {
         let extremes = [i64::MIN, -1, 0, 1, i64::MAX];
         for time_ms in extremes {
             for (boot_ms, wall_ms) in extremes.into_iter().zip(extremes) {

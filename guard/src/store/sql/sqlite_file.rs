@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_that_was_deleted_or_replaced_is_another_one() {
+    fn deleted_or_replaced_file_is_detected() {
         let folder = std::env::temp_dir().join(format!("onceward-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&folder).unwrap();
         let [path, other, link] = ["store.db", "other.db", "link.db"].map(|name| folder.join(name));

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn place_for_a_database_is_told_from_what_is_none() {
+    fn sqlite_path_is_distinguished_from_other_addresses() {
         let folder = std::env::temp_dir().join(format!("onceward-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&folder).unwrap();
         let [empty, text, short, database] = ["empty", "text", "short", "database"].map(|name| folder.join(name));

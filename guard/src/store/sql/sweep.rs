@@ -39,7 +39,7 @@ impl Sweeper {
                 EVERY
             }
             Err(error) => {
-                tracing::warn!(%error, "what has expired could not be removed yet");
+                tracing::warn!(%error, "could not delete expired rows; retrying in 10 s");
                 EVERY
             }
         }
@@ -51,7 +51,7 @@ impl Sweeper {
         let mut connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
         let Ok(removed) = timeout(PATIENCE, DB::sweep(&mut connection, &self.range)).await else {
             connection.close_on_drop();
-            return Err(sqlx::Error::Protocol("the database did not answer in time".to_owned()));
+            return Err(sqlx::Error::Protocol(format!("no reply within {PATIENCE:?}")));
         };
         let removed = removed?;
         self.range.from = removed.until;
@@ -76,9 +76,9 @@ mod tests {
     use super::super::migrate::script;
     use super::*;
 
-    /// To begin anew would be to step over all that was removed, which takes the longest where there is the most to remove.
+    /// A retry from the start would scan all deleted rows again, which takes longest when there is most to delete.
     #[tokio::test]
-    async fn a_batch_that_failed_is_tried_again_from_where_it_was() {
+    async fn failed_sweep_batch_is_retried_from_its_position() {
         let pool = SqlitePoolOptions::new().max_connections(1).connect("sqlite::memory:").await.unwrap();
         let run = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.unwrap();
         run(script(&SqlAddress::Sqlite(SqliteConnectOptions::new()))).await;
