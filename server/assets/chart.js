@@ -1,4 +1,4 @@
-// A chart over the last three minutes: areas upon each other, or lines. What it shows is also told in words.
+// A chart of the last three minutes: stacked areas or lines, with a text alternative.
 
 import { SPAN } from "./history.js";
 
@@ -15,8 +15,8 @@ export class Chart {
   #now = 0;
   #pointed = null;
 
-  /** `kinds` from the ground up; areas upon each other (`stacked`), or lines by powers of ten; `show` writes a value; `tell` is
-   * called with the point to describe. */
+  /** `kinds` from bottom to top; stacked areas (`stacked`), or lines on a logarithmic scale; `show` formats a value; `tell` is called with
+   * the point to describe. */
   constructor(place, options) {
     this.#place = place;
     this.#options = options;
@@ -88,7 +88,7 @@ export class Chart {
   }
 }
 
-/** What stands between two gaps. */
+/** Splits the points at gaps. */
 function runs(points) {
   const all = [[]];
   for (const point of points) point ? all.at(-1).push(point) : all.push([]);
@@ -99,7 +99,7 @@ function nearest(points, at, x) {
   return points.reduce((best, point) => (best && Math.abs(x(best.time) - at) <= Math.abs(x(point.time) - at) ? best : point), null);
 }
 
-/** From nothing up, in steps of one, two or five of some power of ten. */
+/** A linear scale from zero, in steps of 1, 2 or 5 times a power of ten. */
 function evenly(values, least) {
   const rough = Math.max(least, ...values) / 4;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -108,7 +108,7 @@ function evenly(values, least) {
   return { ticks: Array.from({ length: steps + 1 }, (_, at) => at * step), height: (value) => value / (steps * step) };
 }
 
-/** By powers of ten, so that one slow moment does not flatten all the rest. */
+/** A logarithmic scale, so that one outlier does not flatten the rest. */
 function byPowers(values, least) {
   const known = values.filter((value) => value > 0);
   const [low, high] = [Math.floor(Math.log10(Math.min(least, ...known))), Math.ceil(Math.log10(Math.max(least * 100, ...known)))];

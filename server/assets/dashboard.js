@@ -1,4 +1,4 @@
-// The live page: asks /metrics once a second, and draws what has changed.
+// The dashboard: reads /metrics once a second and draws it.
 
 import { Chart } from "./chart.js";
 import { History } from "./history.js";
@@ -9,26 +9,26 @@ const [SECONDS, MINUTE] = [5_000, 60_000];
 const STORE = "onceward_store_duration_seconds";
 const VERDICTS = "onceward_verdicts_total";
 
-/** What became of submissions, from the ground up, each with a sign of its own. */
-const KINDS = { ran: ["✓", "ran"], replayed: ["↺", "replayed"], rejected: ["✕", "rejected"], failed: ["!", "could not be decided"] };
+/** The kinds of verdicts, from bottom to top, each with a symbol and a label. */
+const KINDS = { ran: ["✓", "ran"], replayed: ["↺", "replayed"], rejected: ["✕", "rejected"], failed: ["!", "failed"] };
 const FAILURES = ["store_unavailable", "redeem_unknown", "overloaded"];
 
-/** What an operator should know of: a metric, what it means when it grows, and how grave that is. */
+/** The warnings: a metric, its labels, a title, the meaning of an increase, and the severity. */
 const SIGNS = [
-  ["onceward_claims_total", { event: "lost" }, "Claims lost", "A run outlived its lease, and another request has its key.", "alarm"],
-  ["onceward_claims_total", { event: "unknown" }, "Unknown outcomes", "A run ended without a result. An at-most-once key stays taken until it is settled.", "alarm"],
-  ["onceward_unprotected_total", {}, "Ran unprotected", "The store did not answer, and the policy fails open.", "alarm"],
+  ["onceward_claims_total", { event: "lost" }, "Claims lost", "A run outlived its lease, and another request has claimed its key.", "alarm"],
+  ["onceward_claims_total", { event: "unknown" }, "Unknown outcomes", "A run ended with an unknown outcome. An at-most-once key stays claimed until the run is settled.", "alarm"],
+  ["onceward_unprotected_total", {}, "Ran unprotected", "The store was unavailable, and the policy fails open.", "alarm"],
   ["onceward_store_errors_total", {}, "Store errors", "Requests that needed the store were rejected with 503.", "alarm"],
   ["onceward_renewals_total", { outcome: "failed" }, "Failed renewals", "Each is retried until its lease expires.", "notice"],
-  ["onceward_http_requests_shed_total", {}, "Requests shed", "More requests came at once than max_in_flight allows.", "notice"],
-  ["onceward_rate_limited_total", {}, "Rate limited", "A client asks for more tokens than rate_limit allows.", "notice"],
-  ["onceward_http_slow_bodies_total", {}, "Slow request bodies", "They were cut off after request_timeout.", "notice"],
-  ["onceward_http_connections_refused_total", {}, "Connections refused", "A client has more open than max_connections_per_client allows.", "notice"],
+  ["onceward_http_requests_shed_total", {}, "Requests shed", "More requests were in flight than max_in_flight allows.", "notice"],
+  ["onceward_rate_limited_total", {}, "Rate limited", "A client requests more tokens than rate_limit allows.", "notice"],
+  ["onceward_http_slow_bodies_total", {}, "Slow request bodies", "They were rejected after request_timeout.", "notice"],
+  ["onceward_http_connections_refused_total", {}, "Connections refused", "A client has more connections than max_connections_per_client allows.", "notice"],
 ];
 
-/** Claims that were handed out and have not ended, and those of them that were not renewed in time. An older service has neither. */
+/** The gauges of open claims and of overdue ones. An older service has neither. */
 const [OPEN, OVERDUE] = ["onceward_claims_open", "onceward_claims_overdue"];
-const OVERDUE_MEANS = ["Not renewed within their lease, and not ended. To resolve them, run ", ["onceward audit"], ", then ", ["onceward key settle"], "."];
+const OVERDUE_MEANS = ["Not renewed within their lease, and not settled. To resolve them, run ", ["onceward audit"], ", then ", ["onceward key settle"], "."];
 
 const history = new History();
 const at = (id) => document.getElementById(id);
@@ -69,7 +69,7 @@ async function ask() {
     draw();
   } catch {
     const seconds = Math.round((performance.now() - answeredAt) / 1000);
-    say("silent", answeredAt ? `No answer for ${seconds} s` : "No answer");
+    say("silent", answeredAt ? `No response for ${seconds} s` : "No response");
   }
   timer = setTimeout(ask, EVERY);
 }
@@ -98,7 +98,7 @@ function draw() {
   memory(metrics);
 }
 
-/** How many of each kind, a second, between two readings. */
+/** Returns the verdicts of each kind per second, between two readings. */
 function decided(now, before, seconds) {
   const point = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, 0]));
   for (const [metrics, sign] of [[now, 1], [before, -1]]) {
@@ -118,7 +118,7 @@ function measured(now, before) {
   return { p50: quantile(0.5, STORE, now, before), p99: quantile(0.99, STORE, now, before) };
 }
 
-/** Every verb of the store that was measured. */
+/** Returns every verb of the store that was measured. */
 function verbs(metrics) {
   return [...new Set(metrics.all(`${STORE}_count`).map(({ labels }) => labels.verb))].sort();
 }
@@ -144,7 +144,7 @@ function signs() {
   replace("signs", [...overdue, ...grown]);
 }
 
-/** One warning, marked if its number is not zero. Pieces of its meaning that are lists are commands to type. */
+/** Creates one warning, marked if its number is not zero. Arrays in its meaning are commands. */
 function sign(title, meaning, gravity, number, about) {
   const item = made("li", "");
   item.dataset.state = number > 0 ? gravity : "calm";
@@ -163,7 +163,7 @@ function memory(metrics) {
   const has = metrics.has("onceward_memory_records");
   const records = metrics.sum("onceward_memory_records");
   const kept = records === 1 ? "1 record" : `${count(records)} records`;
-  at("memory-note").textContent = has ? kept : "Records are in the store outside this process.";
+  at("memory-note").textContent = has ? kept : "Records are stored outside this process.";
   const kinds = metrics.all("onceward_memory_limit_bytes").map(({ labels: { kind }, value }) => [kind, metrics.sum("onceward_memory_bytes", { kind }), value]);
   replace("memory", kinds.sort((a, b) => b[2] - a[2]).map(([kind, used, limit]) => {
     const item = made("li", "");
@@ -195,7 +195,7 @@ function rows(id, table) {
   }));
 }
 
-/** Replaces the items, unless they are the same: a selection or a screen reader is not disturbed. */
+/** Replaces the items, unless they are unchanged: this keeps a selection, and does not disturb a screen reader. */
 function replace(id, items) {
   const place = at(id);
   const box = document.createElement("div");
@@ -217,7 +217,7 @@ function tile(name, text, state = "calm") {
   at(`tile-${name}`).parentElement.dataset.state = state;
 }
 
-/** A gauge that an older service does not have is shown as unknown. */
+/** Formats a gauge; a dash if an older service does not have it. */
 function gauge(metrics, name) {
   return metrics.has(name) ? count(metrics.sum(name)) : "–";
 }

@@ -1,12 +1,12 @@
-// What was read, and when: rates are made of two readings.
+// The readings of the last minutes, from which rates are computed.
 
-/** How far back it goes, in milliseconds. */
+/** The time span of the history, in milliseconds. */
 export const SPAN = 180_000;
 
 export class History {
   #readings = [];
 
-  /** One more reading. A process that has begun anew counts from zero, so what was before it is forgotten. */
+  /** Adds a reading. A restarted process counts from zero, so the readings before the restart are dropped. */
   add(time, metrics) {
     const last = this.now;
     if (last && metrics.sum("onceward_http_requests_total") < last.metrics.sum("onceward_http_requests_total")) this.#readings = [];
@@ -18,24 +18,24 @@ export class History {
     return this.#readings.at(-1);
   }
 
-  /** The reading that is so old, or the oldest that there is. */
+  /** Returns the reading of this age, or the oldest one. */
   ago(millis) {
     const since = this.now.time - millis;
     return this.#readings.findLast(({ time }) => time <= since + 200) ?? this.#readings[0];
   }
 
-  /** How much it has grown over this time. */
+  /** Returns the increase over this time. */
   growth(millis, name, labels) {
     return this.now.metrics.sum(name, labels) - this.ago(millis).metrics.sum(name, labels);
   }
 
-  /** How fast it grows, a second. */
+  /** Returns the increase per second. */
   rate(millis, name, labels) {
     const seconds = (this.now.time - this.ago(millis).time) / 1000;
     return seconds > 0 ? this.growth(millis, name, labels) / seconds : 0;
   }
 
-  /** What `make` makes of each reading and the one before it, with the time; where a reading is missing, a gap. */
+  /** Maps each reading and the one before it with `make`, and adds the time. A missing reading becomes a gap (`null`). */
   points(make) {
     const points = [];
     this.#readings.forEach((reading, at) => {
@@ -48,7 +48,7 @@ export class History {
     return points;
   }
 
-  /** The reading so many before this one. */
+  /** Returns the reading `count` before this one. */
   before(at, count) {
     return this.#readings[Math.max(0, at - count)];
   }

@@ -1,4 +1,4 @@
-// What /metrics says, in a form that can be asked.
+// Parses the text of /metrics.
 
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
 const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g;
@@ -18,24 +18,24 @@ export class Metrics {
     }
   }
 
-  /** All samples of this name whose labels are these. */
+  /** Returns all samples with this name and these labels. */
   all(name, labels = {}) {
     const wanted = Object.entries(labels);
     return (this.#samples.get(name) ?? []).filter((sample) => wanted.every(([key, value]) => sample.labels[key] === value));
   }
 
-  /** Their sum. */
+  /** Returns the sum of these samples. */
   sum(name, labels) {
     return this.all(name, labels).reduce((sum, { value }) => sum + value, 0);
   }
 
-  /** Whether there is such a thing at all. */
+  /** Returns true if there is a metric with this name. */
   has(name) {
     return this.#samples.has(name);
   }
 }
 
-/** Below which time, in seconds, this share of what lies between two readings stayed; NaN if nothing was measured. */
+/** Returns the quantile, in seconds, of the measurements between two readings; NaN if there are none. */
 export function quantile(share, name, now, before, labels = {}) {
   const counts = new Map();
   for (const [metrics, sign] of [[now, 1], [before, -1]]) {
@@ -51,7 +51,7 @@ export function quantile(share, name, now, before, labels = {}) {
   let [low, below] = [0, 0];
   for (const bound of bounds) {
     const count = counts.get(bound);
-    // Beyond the last bound nothing is known but that it was longer.
+    // The last bucket has no upper bound, so its lower bound is the best estimate.
     if (count >= rank) return bound === Infinity ? low : low + ((bound - low) * (rank - below)) / Math.max(count - below, 1e-9);
     [low, below] = [bound, count];
   }

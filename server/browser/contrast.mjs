@@ -1,6 +1,6 @@
-// Runs in a page: finds text that can hardly be read.
+// Runs in a page: finds text with low contrast.
 
-/** Where a text's contrast to what stands behind it is too low: 4.5, or 3 for large ones. */
+/** Returns the texts whose contrast to their background is below 4.5, or 3 for large text. */
 export function lowContrasts() {
   const parse = (colour) => (colour.match(/[\d.]+/g) ?? []).map(Number);
   const light = (colour) => {

@@ -1,4 +1,4 @@
-// The live page in a real browser, before the real service: what it shows is what was done.
+// The dashboard in a real browser, with the real service.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -7,11 +7,11 @@ import { Shop } from "../../web-demo/browser/shop.mjs";
 import { lowContrasts } from "./contrast.mjs";
 
 let shop;
-// A quota that is soon used up, however slow this machine is.
+// A low rate limit, so that the test exceeds it on slow machines too.
 before(async () => (shop = await Shop.open(["--rate-limit", "20/s", "--rate-burst", "40"])));
 after(() => shop.close());
 
-/** Somebody who looks at the page, once it is live. */
+/** Opens the dashboard and waits until it is live. */
 async function watch(options = {}) {
   const visitor = await Visitor.come(shop, options);
   await visitor.open("/dashboard");
@@ -25,7 +25,7 @@ async function post(path, body) {
   return answer.json().catch(() => null);
 }
 
-/** One token redeemed twice, and one key claimed, completed, and claimed again. */
+/** Redeems one token twice, and claims, completes and claims again one key. */
 async function traffic(key) {
   const { token } = await post("/token", {});
   for (let times = 0; times < 2; times++) await post("/token/redeem", { token });
@@ -35,18 +35,18 @@ async function traffic(key) {
   await post("/claim", claim);
 }
 
-/** The rows of a table, as texts. */
+/** Returns the texts of the rows of a table. */
 function rows(page, id) {
   return page.$$eval(`#${id} tr`, (rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent)));
 }
 
-test("what was done is counted, drawn, and told in words", async () => {
+test("verdicts are counted, drawn and described", async () => {
   const { page, text, leave } = await watch();
   for (let number = 0; number < 20; number++) await traffic(`told-${number}`);
   const total = async (policy, code) => (await rows(page, "policies")).find((row) => row[0] === policy && row[1] === code)?.[3];
   await until("all verdicts are there", async () => (await total("key", "replay")) === "20");
   assert.deepEqual(await Promise.all([total("token", "run"), total("token", "token_used"), total("key", "run")]), ["20", "20", "20"]);
-  await until("they are drawn", async () => (await page.locator("#verdicts-chart polygon.area").count()) >= 3);
+  await until("the chart is drawn", async () => (await page.locator("#verdicts-chart polygon.area").count()) >= 3);
   const label = await page.getAttribute("#verdicts-chart svg", "aria-label");
   assert.match(label, /^Verdicts per second: ran \d\S*, replayed \d\S*, rejected \d\S*, failed 0$/);
   assert.match(await text("tile-store"), /^\d+(\.\d)? (µs|ms)$/);
@@ -55,33 +55,33 @@ test("what was done is counted, drawn, and told in words", async () => {
   assert.match(insert[3], /^\d+(\.\d)? (µs|ms)$/);
   const measured = await (await fetch(`${shop.url}/metrics`)).text();
   const verbs = [...measured.matchAll(/^onceward_store_duration_seconds_count\{verb="(\w+)"/gm)].map(([, verb]) => verb.replace("_", " "));
-  assert.deepEqual((await rows(page, "verbs")).map(([verb]) => verb), verbs.sort(), "none is left out");
+  assert.deepEqual((await rows(page, "verbs")).map(([verb]) => verb), verbs.sort(), "every verb is listed");
   const calm = await page.$$eval("#signs li", (items) => items.map((item) => item.dataset.state));
   assert.deepEqual([...new Set(calm)], ["calm"]);
-  // Whoever points at a moment is told of that moment.
+  // Pointing at the chart shows the values of that time.
   const box = await page.locator("#verdicts-chart").boundingBox();
   await page.mouse.move(box.x + box.width - 12, box.y + 80);
-  await until("it tells of the moment", async () => /^\d+ seconds ago$/.test(await text("verdicts-when")));
+  await until("the time is shown", async () => /^\d+ seconds ago$/.test(await text("verdicts-when")));
   await leave();
 });
 
-test("what somebody should know of is marked when it happens", async () => {
+test("warnings are marked when their metric increases", async () => {
   const { page, leave } = await watch();
   const sign = (title) => page.locator("#signs li", { hasText: title });
   assert.equal(await sign("Rate limited").getAttribute("data-state"), "calm");
   await Promise.all(Array.from({ length: 260 }, () => post("/token", {})));
-  await until("it is marked", async () => (await sign("Rate limited").getAttribute("data-state")) === "notice");
+  await until("the warning is marked", async () => (await sign("Rate limited").getAttribute("data-state")) === "notice");
   assert.match(await sign("Rate limited").locator("b").textContent(), /^[1-9]/);
   const { pass } = await post("/claim", { key: "short", action: "a", subject: "s", lease: "100ms", at_most_once: false });
   await new Promise((go) => setTimeout(go, 150));
   const other = await post("/claim", { key: "short", action: "a", subject: "s", lease: "1m" });
   assert.ok(other.pass);
   assert.equal((await post("/claim/renew", { pass })).code, "claim_lost");
-  await until("it is an alarm", async () => (await sign("Claims lost").getAttribute("data-state")) === "alarm");
+  await until("the alarm is marked", async () => (await sign("Claims lost").getAttribute("data-state")) === "alarm");
   await leave();
 });
 
-/** Adds lines to what the service answers at /metrics, and takes away its own of these names. */
+/** Adds lines to the response of /metrics, and removes the service's own lines about claims. */
 async function withMetrics(page, change) {
   await page.route("**/metrics", async (route) => {
     const answer = await route.fetch();
@@ -90,7 +90,7 @@ async function withMetrics(page, change) {
   });
 }
 
-test("open and overdue claims are shown, and overdue ones come with what to do", async () => {
+test("open and overdue claims are shown, with the commands to settle them", async () => {
   const { page, text, leave } = await watch();
   let overdue = 0;
   await withMetrics(page, () => `onceward_claims_open 1234\nonceward_claims_overdue ${overdue}`);
@@ -105,19 +105,19 @@ test("open and overdue claims are shown, and overdue ones come with what to do",
   await leave();
 });
 
-test("a service without the gauges of claims is shown without them", async () => {
+test("a service without the gauges of claims shows dashes", async () => {
   const { page, text, leave } = await watch();
   await withMetrics(page, () => "");
-  await until("they are unknown", async () => (await text("tile-open")) === "–" && (await text("tile-overdue")) === "–");
+  await until("the tiles show dashes", async () => (await text("tile-open")) === "–" && (await text("tile-overdue")) === "–");
   await until("no warning is drawn for them", async () => (await page.locator("#signs li", { hasText: "Overdue claims" }).count()) === 0);
-  assert.ok((await page.locator("#signs li").count()) >= 9, "the others are");
+  assert.ok((await page.locator("#signs li").count()) >= 9, "the other warnings are there");
   await leave();
 });
 
-test("a service that does not answer is said to, and seen again when it does", async () => {
+test("a service without a response is shown as silent until it responds", async () => {
   const { visitor, page, text, leave } = await watch();
   await visitor.context.setOffline(true);
-  await until("it is silent", async () => /^No answer for \d+ s$/.test(await text("state-text")));
+  await until("the page shows it as silent", async () => /^No response for \d+ s$/.test(await text("state-text")));
   assert.equal(await page.getAttribute("#state", "data-state"), "silent");
   await visitor.context.setOffline(false);
   await until("it is live again", async () => (await text("state-text")) === "Live");
@@ -125,7 +125,7 @@ test("a service that does not answer is said to, and seen again when it does", a
 });
 
 for (const colorScheme of ["light", "dark"]) {
-  test(`everything can be read and has a name, in the ${colorScheme}`, async () => {
+  test(`contrast, headings and labels are accessible in the ${colorScheme} scheme`, async () => {
     const { page, leave } = await watch({ colorScheme });
     await traffic(`read-${colorScheme}`);
     await until("it is drawn", async () => (await page.locator("#verdicts-chart polygon").count()) > 0);
@@ -163,7 +163,7 @@ for (const width of [320, 360, 390, 768, 1280]) {
   });
 }
 
-test("whoever wants less motion gets none", async () => {
+test("reduced motion disables animations", async () => {
   const { page, leave } = await watch({ reducedMotion: "reduce" });
   assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
   await leave();

@@ -1,4 +1,4 @@
-// The pages about problems in a real browser: the index, the explanation of a code, and what a customer sees after a rejected form.
+// The pages about error codes in a real browser: the index, the page of a code, and the page after a rejected form.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -10,7 +10,7 @@ let shop;
 before(async () => (shop = await Shop.open()));
 after(() => shop.close());
 
-/** Sends the demo's form twice with one token, without a script: the second time it is rejected. */
+/** Sends the demo's form twice with one token, without a script: the second request is rejected. */
 async function rejectedForm(page) {
   await page.route(`${shop.url}/`, async (route) => {
     const answer = await route.fetch();
@@ -28,14 +28,14 @@ async function rejectedForm(page) {
 
 const PAGES = [
   ["the index", async (page) => page.goto(`${shop.url}/problems`)],
-  ["the explanation of a code", async (page) => page.goto(`${shop.url}/problems/redeem_unknown`)],
+  ["the page of a code", async (page) => page.goto(`${shop.url}/problems/redeem_unknown`)],
   ["a rejected form", rejectedForm],
 ];
 
 for (const [name, open] of PAGES) {
   for (const colorScheme of ["light", "dark"]) {
     for (const width of [390, 768, 1280]) {
-      test(`${name} can be read at ${width} pixels, in the ${colorScheme}`, async () => {
+      test(`${name} is readable at ${width} pixels, in the ${colorScheme} scheme`, async () => {
         const visitor = await Visitor.come(shop, { colorScheme, viewport: { width, height: 740 }, javaScriptEnabled: false });
         const { page } = visitor;
         await open(page);
@@ -55,7 +55,7 @@ for (const [name, open] of PAGES) {
   }
 }
 
-test("every code of the index leads to its page, and back", async () => {
+test("every code of the index links to its page, and back", async () => {
   const visitor = await Visitor.come(shop, {});
   const { page } = visitor;
   await page.goto(`${shop.url}/problems`);
@@ -69,20 +69,20 @@ test("every code of the index leads to its page, and back", async () => {
   assert.deepEqual(await visitor.leave(), []);
 });
 
-test("after a rejected form a customer reads no jargon and gets back without a script", async () => {
+test("the page after a rejected form has no jargon and works without a script", async () => {
   const visitor = await Visitor.come(shop, { javaScriptEnabled: false });
   const { page } = visitor;
   await rejectedForm(page);
   assert.equal(await page.textContent("h1"), "This was already sent");
   const shown = await page.innerText("main");
-  assert.doesNotMatch(shown, /token|key|claim|store|RFC/i, "what is folded away is not seen");
+  assert.doesNotMatch(shown, /token|key|claim|store|RFC/i, "the details are collapsed");
   assert.match(shown, /not carried out a second time/);
   await page.click("summary");
   const details = await page.innerText("details");
   assert.match(details, /token_used/);
-  assert.match(details, /[0-9a-f]{8}-[0-9a-f]{4}-/, "the id that is in the log");
+  assert.match(details, /[0-9a-f]{8}-[0-9a-f]{4}-/, "the request id, as in the log");
   await page.goBack();
-  assert.ok(await page.isVisible("#guarded .order"), "the Back button leads to the form");
+  assert.ok(await page.isVisible("#guarded .order"), "the Back button returns to the form");
   await page.goForward();
   await page.click("text=Go to the start page");
   await page.waitForURL(`${shop.url}/`);

@@ -1,5 +1,5 @@
-//! The server at `admin_listen`, for operators and health checks. It has a listener, a worker and a number of connections of its
-//! own, so that a flood on the public address does not keep them waiting.
+//! The server at `admin_listen`, for operators and health checks. It has a listener, a worker and a connection limit of its own, so that
+//! a flood on the public address does not delay them.
 
 use std::future::pending;
 use std::io;
@@ -19,10 +19,10 @@ use crate::network::client_connections::ClientConnections;
 use crate::network::connections::{Connections, KEEP_ALIVE};
 use crate::{logging, routes};
 
-/// How many connections may be open here.
+/// Maximum number of open connections.
 pub(crate) const CONNECTIONS: usize = 64;
 
-/// It answers to the last, also while the service waits for what still runs.
+/// Runs until the end of a graceful shutdown, also while the service waits for requests in flight.
 pub(crate) struct AdminServer {
     address: SocketAddr,
     handle: ServerHandle,
@@ -30,7 +30,7 @@ pub(crate) struct AdminServer {
 }
 
 impl AdminServer {
-    /// Answers from now on.
+    /// Starts the server.
     pub(crate) fn begin(
         (listener, address): (TcpListener, SocketAddr),
         context: &Data<Context>,
@@ -63,7 +63,7 @@ impl AdminServer {
         Ok(Self { address, handle, connections })
     }
 
-    /// Closes its connections without a whole request, for as long as this is polled.
+    /// Closes connections without a complete request, for as long as this future is polled.
     pub(crate) async fn watch(this: Option<&Self>) {
         match this {
             Some(admin_server) => admin_server.connections.watch().await,
@@ -71,12 +71,12 @@ impl AdminServer {
         }
     }
 
-    /// Where it is.
+    /// Returns the address that the server listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Cuts off whoever still asks: nobody's submission is among them.
+    /// Stops the server and closes its connections. No submission runs on them.
     pub(crate) async fn end(self) {
         self.handle.stop(false).await;
     }

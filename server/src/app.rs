@@ -1,4 +1,4 @@
-//! The service as a whole: built from settings, run until it is told to stop.
+//! The service: built from settings, and run until SIGTERM or SIGINT.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -35,7 +35,7 @@ use crate::openapi::document;
 use crate::routes::{self, api, pages, pages_and_fallbacks};
 use crate::startup_message;
 
-/// A service that listens.
+/// A service that is bound to its addresses.
 pub struct Application {
     listener: TcpListener,
     address: SocketAddr,
@@ -43,67 +43,65 @@ pub struct Application {
     recorder: MetricsRecorder,
     context: Data<Context>,
     shop: Option<Data<Shop>>,
-    /// How many connections may be open: as set, or fewer if the system does not allow so many open files.
+    /// Maximum number of open connections: `max_connections`, or fewer if the system does not allow so many open files.
     connections: usize,
     config: Config,
 }
 
-/// Why the service cannot start.
+/// An error at startup.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// No token can live for so long as the settings say.
+    /// `token_ttl` is out of range.
     #[error("token_ttl: {0}")]
     TokenTtl(#[from] SettingError),
-    /// The address of the store is none.
+    /// The address of the store is invalid.
     #[error("store: {0}")]
     Store(#[from] BadAddress),
     /// The database cannot be used.
     #[error("store: {store}: {error}")]
     Database {
-        /// Where it was looked for.
+        /// The address of the store.
         store: String,
-        /// What is wrong with it.
+        /// The cause.
         error: SqlError,
     },
-    /// The store does not answer.
-    #[error(
-        "store: {store} did not answer within {wait}: {error}. Is it running, is this where it is, does it answer within store_timeout, and do both sides speak TLS, or neither? (--store, --store-timeout, --wait-for)"
-    )]
+    /// The store is not reachable.
+    #[error("store: {store}: {error} (retried for {wait}, see --wait-for). Check --store, or raise --store-timeout.")]
     Silent {
-        /// Where it was looked for.
+        /// The address of the store.
         store: String,
-        /// How long.
+        /// The value of `wait_for`.
         wait: String,
-        /// What was said last.
+        /// The last error.
         error: StoreError,
     },
-    /// The store answers, and cannot be used, or may throw records away.
+    /// The store is reachable, but cannot be used or may evict records.
     #[error("store: {says} {fix}")]
     Unfit {
-        /// What is wrong with it.
+        /// The problem.
         says: String,
-        /// What to do.
+        /// The fix.
         fix: String,
     },
-    /// An address cannot be listened on.
+    /// The service cannot listen on an address.
     #[error(transparent)]
     Listen(#[from] BindError),
-    /// Something else in this process counts already.
+    /// Another metrics recorder is already installed in this process.
     #[error("metrics: {0}")]
     MetricsRecorder(#[from] metrics_exporter_prometheus::BuildError),
 }
 
 impl Application {
-    /// Connects to the store, waits until it answers, and binds the port.
+    /// Connects to the store, waits until it is reachable, and binds the port.
     ///
     /// # Errors
     /// If one of these fails.
     pub async fn build(config: Config) -> Result<Self, BuildError> {
-        // Before the guard is made, which counts with whatever is there then.
+        // Before the guard is created, which uses the recorder that is installed at that time.
         let recorder = MetricsRecorder::install()?;
-        let guard = build_guard(&config).await?;
+        let guard = build_guard(&config, &|text| tracing::warn!("store: {text}")).await?;
         refuse_eviction(&config).await?;
-        // Only now, so that whoever comes too early is refused and does not wait.
+        // Bound only now, so that early clients are refused immediately and do not wait.
         let (listener, address) = bind("listen", config.listen)?;
         let admin = config.admin_listen.map(|admin| bind("admin_listen", admin)).transpose()?;
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
@@ -115,7 +113,7 @@ impl Application {
         Ok(Self { listener, address, admin, recorder, context, shop, connections, config })
     }
 
-    /// Answers until SIGTERM or SIGINT, and then until everything that has begun is done.
+    /// Serves requests until SIGTERM or SIGINT, and then until the requests in flight have completed (graceful shutdown).
     ///
     /// # Errors
     /// If the server fails.
@@ -125,7 +123,7 @@ impl Application {
         let origins = Arc::new(CorsOrigins::new(config.cors_origins.clone()));
         let admin_server =
             admin.map(|listening| AdminServer::begin(listening, &context, &recorder, &config)).transpose()?;
-        // With an address of their own, numbers are shown nowhere else.
+        // With `admin_listen`, metrics are served only there.
         let shown = admin_server.is_none().then(|| recorder.clone());
         let server = HttpServer::new(move || {
             let app = app(context.clone(), Arc::clone(&origins), shop.clone());
@@ -146,7 +144,7 @@ impl Application {
         let admin = admin_server.as_ref().map(AdminServer::address);
         let door = listener.try_clone()?;
         let server = server.listen(listener)?.disable_signals().run();
-        // The first to be polled is the server: when it is announced, it already listens, for signals too.
+        // The server is polled first: when the message appears, it already listens, also for signals.
         let serving = async {
             tokio::join!(graceful_shutdown::serve(server, door, &guard), async {
                 startup_message::announce(address, admin, &config)
@@ -165,10 +163,10 @@ impl Application {
     }
 }
 
-/// Gets ready to run: from here on a panic is reported without what it says; then the settings are read, and the log begins.
+/// Installs the panic hook, reads the settings and starts the log.
 ///
 /// # Errors
-/// If there are no settings to start with.
+/// If the settings are invalid.
 pub fn prepare(load: impl FnOnce() -> Result<Config, ConfigError>) -> Result<Config, ConfigError> {
     panic_handler::install_hook();
     let config = load()?;
@@ -176,7 +174,7 @@ pub fn prepare(load: impl FnOnce() -> Result<Config, ConfigError>) -> Result<Con
     Ok(config)
 }
 
-/// What each worker runs: every route, behind every layer. What is added to it stands behind them too.
+/// Builds the application of each worker: every route behind every middleware. Routes that are added to it are behind them too.
 pub fn app(
     context: Data<Context>,
     origins: Arc<CorsOrigins>,
@@ -192,7 +190,7 @@ pub fn app(
 > {
     let (app, _) = App::new().into_utoipa_app().configure(api).split_for_parts();
     let cors = Condition::new(!origins.is_empty(), origins.cors());
-    // The last is the outermost.
+    // The last middleware is the outermost.
     app.app_data(context)
         .app_data(Data::from(origins))
         .service(SwaggerUi::new("/docs/{_:.*}").url("/openapi.json", document()).config(docs()))
@@ -209,12 +207,12 @@ pub fn app(
         .wrap(from_fn(logging::observe))
 }
 
-/// How many workers there are.
+/// Returns the number of workers.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// What stands at `/`: the demo, or a page that says how to begin.
+/// Adds the page at `/`: the demo, or the start page.
 fn start(config: &mut ServiceConfig, shop: Option<Data<Shop>>) {
     match shop {
         Some(shop) => onceward_demo::mount(shop)(config),
@@ -222,7 +220,7 @@ fn start(config: &mut ServiceConfig, shop: Option<Data<Shop>>) {
     }
 }
 
-/// How the documentation is shown: without the badge that another host would make, and so learn of this one.
+/// Returns the settings of Swagger UI: without the validator badge, which would send this URL to another host.
 fn docs() -> utoipa_swagger_ui::Config<'static> {
     utoipa_swagger_ui::Config::default().validator_url("none")
 }

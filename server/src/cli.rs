@@ -1,6 +1,6 @@
-//! The command line: the service, and what the person who runs it needs beside it.
+//! The command line: the service, and commands for operators.
 //!
-//! A command gives back what it has to say, for people and for programs, and does not print by itself.
+//! A command returns its output as text and as JSON, and does not print by itself.
 
 mod argument;
 mod audit;
@@ -34,8 +34,7 @@ use crate::http::panic_handler;
 /// The result of a command.
 type CommandResult = Result<Output, Failure>;
 
-/// Runs what the command line asks for, and says how that went: 0 is fine, 1 is a problem, 2 is a command line or a setting
-/// that is wrong.
+/// Runs the command line and returns the exit code: 0 success, 1 a problem, 2 wrong usage or an invalid setting.
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     panic_handler::install_hook();
     let arguments: Vec<_> = arguments.into_iter().collect();
@@ -49,7 +48,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Says what is wrong with a command line, or the help that it asks for: that goes to the output, and is no failure.
+/// Prints a usage error, or the help, which goes to stdout and exits with 0.
 fn explain(usage: &clap::Error, is_json: bool) -> ExitCode {
     let code = u8::try_from(usage.exit_code()).unwrap_or(2);
     if is_json && code != 0 {
@@ -101,7 +100,7 @@ fn sources(matches: &ArgMatches) -> Result<Sources, ConfigError> {
     Sources::gather(matches, environment()?)
 }
 
-/// The settings for a command that is not the service.
+/// Returns the settings for a command other than `serve`.
 fn settings(matches: &ArgMatches) -> Result<Config, ConfigError> {
     Config::for_command(&sources(matches)?)
 }
@@ -111,7 +110,7 @@ fn finish(matches: &ArgMatches, result: CommandResult) -> ExitCode {
     let is_json = argument::is_json(matches);
     match result {
         Ok(output) => {
-            // Whoever should have read it may have gone.
+            // The reader may have closed the pipe.
             let _ = std::io::stdout().write_all(output.shown(is_json).as_bytes());
             ExitCode::from(output.code)
         }

@@ -1,4 +1,4 @@
-//! Settings: everything that can be set, read from wherever it was given.
+//! Settings of the service, read from flags, environment variables and a file.
 
 mod api_key;
 pub(crate) mod flag;
@@ -24,66 +24,66 @@ pub use self::store_address::StoreAddress;
 pub use self::value::{Rate, is_origin};
 use crate::http::request_log::RequestLog;
 
-/// Everything that can be set.
+/// The settings of the service.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Where to listen for whoever runs it.
+    /// The address for operators: `/metrics` and `/dashboard`.
     pub admin_listen: Option<SocketAddr>,
-    /// Where tokens are kept.
+    /// The address of the store.
     pub store: StoreAddress,
-    /// What every key in the store begins with.
+    /// The prefix of every key in the store.
     pub prefix: String,
-    /// What tokens are signed with.
+    /// The secret that signs tokens and passes.
     pub secret: Option<Secret>,
-    /// A secret that is accepted beside it.
+    /// A second secret that is accepted.
     pub secret_previous: Option<PreviousSecret>,
-    /// How long a token lives.
+    /// Time until a token expires.
     pub token_ttl: Duration,
-    /// What backends send.
+    /// The key that backends send.
     pub api_key: Option<ApiKey>,
     /// Origins whose pages may fetch tokens.
     pub cors_origins: Vec<String>,
-    /// How many tokens one client may fetch.
+    /// Rate limit for tokens per client.
     pub rate_limit: Option<Rate>,
-    /// How many of them at once.
+    /// Number of tokens one client may fetch in a burst.
     pub rate_burst: NonZeroU32,
-    /// How many tokens all clients may fetch.
+    /// Rate limit for tokens of all clients together.
     pub rate_limit_total: Option<Rate>,
-    /// Proxies whose word is believed.
+    /// Proxies whose forwarding headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// How many connections may be open.
+    /// Maximum number of open connections.
     pub max_connections: NonZeroU32,
-    /// How many connections one client may have once half of them are open; `None` if there is no limit.
+    /// Maximum number of connections per client once half of them are open; `None` if there is no limit.
     pub max_connections_per_client: Option<NonZeroU32>,
-    /// How many requests are answered at once.
+    /// Maximum number of requests in flight.
     pub max_in_flight: NonZeroU32,
-    /// How long a request may take to arrive.
+    /// Timeout for receiving the headers of a request, and again for its body.
     pub request_timeout: Duration,
-    /// How much the memory store may hold.
+    /// Maximum size of the memory store, in bytes.
     pub memory_limit: usize,
-    /// Whether the demo stands at `/`.
+    /// True if the demo is served at `/`.
     pub demo: bool,
-    /// Whether a Redis that evicts is good enough.
+    /// True if the service may start with a Redis that evicts.
     pub allow_eviction: bool,
-    /// How long the store may take.
+    /// Timeout of a store command.
     pub store_timeout: Duration,
-    /// How long to wait for the store at start.
+    /// Time to wait for the store at startup.
     pub wait_for: Duration,
-    /// How often the shared secret is shared again.
+    /// Interval for checking the shared secret in the store.
     pub share_every: Duration,
-    /// How long to go on once told to stop.
+    /// Grace period after SIGTERM, in which requests are still accepted.
     pub last_call: Duration,
-    /// How long to wait after that.
+    /// Maximum time to wait after that for requests in flight.
     pub drain_limit: Duration,
-    /// How logs are written.
+    /// Log format.
     pub log: LogFormat,
-    /// How much is logged.
+    /// Log level.
     pub log_level: LevelFilter,
-    /// Which responses are logged.
+    /// The responses to log.
     pub request_log: RequestLog,
-    /// What is odd about the settings, but no reason not to start.
+    /// Warnings about settings that do not prevent a start.
     pub warnings: Vec<String>,
 }
 
@@ -96,49 +96,49 @@ pub enum PreviousSecret {
     Shared,
 }
 
-/// How logs are written.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people on a terminal, for programs otherwise.
+    /// Human-readable on a terminal, otherwise JSON.
     Auto,
-    /// For people.
+    /// Human-readable lines.
     Human,
-    /// For programs.
+    /// JSON lines.
     Json,
 }
 
-/// Why there are no settings to start with.
+/// An error in the command line or the settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The command line asks for help, or cannot be read.
+    /// The command line is invalid, or asks for help.
     #[error(transparent)]
     Usage(#[from] clap::Error),
-    /// A setting is wrong; the sentence names it, where it came from, and what to write.
+    /// A setting is invalid. The message names the setting, its source and the fix.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// What the environment says of our settings.
+/// Returns the environment variables with our prefix.
 ///
 /// # Errors
-/// If something in it is no text.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
+/// If a value is not UTF-8.
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the environment")]
 pub fn environment() -> Result<Vec<(String, String)>, ConfigError> {
     let named = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     let ours = named.filter(|(name, _)| name.starts_with(PREFIX));
-    // One that cannot be read is not left out in silence: it may be the API key.
+    // A variable that is not UTF-8 is an error and not ignored: it may be the API key.
     let read = |(name, value): (String, OsString)| match value.into_string() {
         Ok(value) => Ok((name, value)),
-        Err(_) => Err(ConfigError::Wrong(format!("{name}: its value is not UTF-8 text; write it as such"))),
+        Err(_) => Err(ConfigError::Wrong(format!("{name}: the value is not UTF-8"))),
     };
     ours.map(read).collect()
 }
 
 impl Config {
-    /// Reads a command line and an environment.
+    /// Reads the settings from a command line and an environment.
     ///
     /// # Errors
-    /// If something in them is wrong.
+    /// If the command line or a setting is invalid.
     pub fn from(
         arguments: impl IntoIterator<Item = OsString>,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -146,7 +146,7 @@ impl Config {
         Self::for_service(&Sources::gather(&flag::bare().try_get_matches_from(arguments)?, variables)?)
     }
 
-    /// The settings for running the service.
+    /// Returns the settings for the service.
     pub(crate) fn for_service(sources: &Sources) -> Result<Self, ConfigError> {
         let mut config = build(sources)?;
         config.check_exposure(sources)?;
@@ -154,39 +154,39 @@ impl Config {
         Ok(config)
     }
 
-    /// The settings for asking the store, where nothing listens.
+    /// Returns the settings for a command that uses the store and does not listen.
     pub(crate) fn for_command(sources: &Sources) -> Result<Self, ConfigError> {
         build(sources)
     }
 
-    /// Whoever can reach the port can use up tokens, so that takes either this machine or a key.
+    /// Requires a loopback address or an API key, because any client that reaches the port can redeem tokens.
     fn check_exposure(&self, sources: &Sources) -> Result<(), ConfigError> {
         let is_allowed = sources.value("allow_unauthenticated", value::boolean)?;
         if self.listen.ip().is_loopback() || self.api_key.is_some() || is_allowed {
             return Ok(());
         }
         Err(ConfigError::Wrong(format!(
-            "listen: {} can be reached from other machines, and there is no API key, so anybody could use up tokens. \
-             Set ONCEWARD_API_KEY, or listen on 127.0.0.1, or say --allow-unauthenticated.",
+            "listen: {} can be reached from other machines, and there is no API key, so any client could redeem tokens. \
+             Set ONCEWARD_API_KEY, or listen on 127.0.0.1, or set --allow-unauthenticated.",
             self.listen
         )))
     }
 
-    /// Metrics have no key: they are for whoever can reach them, and that is to be known.
+    /// Warns if metrics, which need no API key, can be read from other machines.
     fn check_admin(&mut self) -> Result<(), ConfigError> {
         let warning = match self.admin_listen {
             Some(admin) if admin == self.listen && admin.port() != 0 => {
                 return Err(ConfigError::Wrong(format!(
-                    "admin_listen: {admin} is where to listen already. Set another, as in 127.0.0.1:9090, or leave it away."
+                    "admin_listen: {admin} is already the address of `listen`. Use another one, such as 127.0.0.1:9090, or remove the setting."
                 )));
             }
             Some(admin) if !admin.ip().is_loopback() => {
                 format!(
-                    "admin_listen: {admin} can be reached from other machines, and /metrics and /dashboard have no key"
+                    "admin_listen: {admin} can be reached from other machines, and /metrics and /dashboard need no API key"
                 )
             }
             None if !self.listen.ip().is_loopback() => format!(
-                "listen: whoever can reach {} can read /metrics and /dashboard; admin_listen puts them elsewhere",
+                "listen: any client that can reach {} can read /metrics and /dashboard; set admin_listen to serve them on another address",
                 self.listen
             ),
             _ => return Ok(()),
@@ -231,7 +231,7 @@ fn build(sources: &Sources) -> Result<Config, ConfigError> {
     })
 }
 
-/// The word is too short to be a secret.
+/// Parses `secret_previous`. The keyword `shared` is too short to be a secret.
 fn accepted(text: &str) -> Result<PreviousSecret, String> {
     match text {
         "shared" => Ok(PreviousSecret::Shared),
@@ -249,7 +249,7 @@ fn request_log(text: &str) -> Result<RequestLog, String> {
         "errors" => Ok(RequestLog::Errors),
         "off" => Ok(RequestLog::Off),
         "auto" => Ok(RequestLog::auto()),
-        _ => Err(format!("`{text}` is none of `all`, `errors`, `off` and `auto`")),
+        _ => Err(format!("`{text}` is not one of `all`, `errors`, `off` and `auto`")),
     }
 }
 
@@ -258,7 +258,7 @@ fn log_form(text: &str) -> Result<LogFormat, String> {
         "auto" => Ok(LogFormat::Auto),
         "human" => Ok(LogFormat::Human),
         "json" => Ok(LogFormat::Json),
-        _ => Err(format!("`{text}` is none of `human`, `json` and `auto`")),
+        _ => Err(format!("`{text}` is not one of `human`, `json` and `auto`")),
     }
 }
 
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_set_every_setting_has_its_default() {
+    fn unset_settings_have_their_defaults() {
         let config = load(&[], &[]).unwrap();
         assert_eq!((config.listen.to_string().as_str(), config.store), ("127.0.0.1:8080", StoreAddress::Memory));
         assert_eq!((config.token_ttl, config.rate_burst.get()), (Duration::from_secs(1800), 200));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_goes_over_the_environment_and_that_over_the_file() {
+    fn flag_overrides_environment_overrides_file() {
         let file =
             file("token_ttl = \"1m\"\nrate_burst = 7\ncors_origins = [\"https://a.example\", \"https://b.example\"]");
         let config = ["--config", file.path().to_str().unwrap()];
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_stands_where_the_store_is_memory_unless_somebody_says_otherwise() {
+    fn demo_is_on_with_the_memory_store_by_default() {
         let redis = ["--store", "redis://127.0.0.1:6379"];
         assert!(load(&[], &[]).unwrap().demo && !load(&redis, &[]).unwrap().demo);
         assert!(!load(&["--demo", "off"], &[]).unwrap().demo);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_that_is_accepted_beside_the_own_may_be_the_shared_one() {
+    fn previous_secret_may_be_the_shared_one() {
         let accepted = |text| load(&["--secret-previous", text], &[]).unwrap().secret_previous;
         assert!(matches!(accepted("shared"), Some(PreviousSecret::Shared)));
         assert!(matches!(accepted("sixteen letters!"), Some(PreviousSecret::Secret(_))));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_setting_and_where_it_came_from() {
+    fn error_names_the_setting_and_its_source() {
         assert!(error(&["--token-ttl", "x"], &[]).starts_with("token_ttl (from --token-ttl): `x` is not a duration"));
         assert!(error(&[], &[("ONCEWARD_LISTEN", "nowhere")]).starts_with("listen (from ONCEWARD_LISTEN): `nowhere`"));
         assert!(error(&["--secret", "short"], &[]).starts_with("secret (from --secret): the secret has 5 bytes"));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_name_is_answered_with_the_nearest() {
+    fn mistyped_setting_suggests_the_nearest() {
         assert!(error(&["--token-tll", "1m"], &[]).contains("--token-ttl"));
         let file = file("tokenttl = \"1m\"");
         let said = error(&["--config", file.path().to_str().unwrap()], &[]);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_may_stand_in_a_file_of_its_own() {
+    fn secret_may_be_read_from_a_file() {
         let key = file("correct-horse-battery\n");
         let path = key.path().to_str().unwrap();
         let config = load(&[], &[("ONCEWARD_API_KEY_FILE", path)]).unwrap();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_header_can_carry_is_refused_and_not_shown() {
+    fn api_key_unfit_for_a_header_is_rejected_and_hidden() {
         for key in ["", " ", "canary key", "canary\tkey", "canary\nkey", "canary-schlüssel", "canary\u{7f}"] {
             let said = error(&["--api-key", key], &[]);
             assert!(said.starts_with("api_key (from --api-key): it ") && said.contains("openssl rand"), "{said}");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholder_or_short_key_is_refused_with_the_command_that_makes_one() {
+    fn placeholder_or_short_api_key_is_rejected_with_a_fix() {
         for setting in ["api_key", "secret", "secret_previous"] {
             let flag = format!("--{}", setting.replace('_', "-"));
             for text in
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn listening_beyond_this_machine_takes_a_key_or_a_word() {
+    fn non_loopback_listener_requires_an_api_key_or_consent() {
         let open = ["--listen", "0.0.0.0:8080"];
         assert!(error(&open, &[]).contains("ONCEWARD_API_KEY"));
         assert!(load(&open, &[("ONCEWARD_API_KEY", "a-key-of-the-backends")]).is_ok());
@@ -401,18 +401,18 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_others_could_read_are_warned_of_and_two_cannot_have_one_address() {
+    fn exposed_metrics_are_warned_of_and_addresses_must_differ() {
         assert!(load(&["--admin-listen", "127.0.0.1:9090"], &[]).unwrap().warnings.is_empty());
         assert_eq!(load(&["--admin-listen", "0.0.0.0:9090"], &[]).unwrap().warnings.len(), 1);
         let open = ["--listen", "0.0.0.0:8080", "--api-key", "a-key-of-the-backends"];
-        assert!(load(&open, &[]).unwrap().warnings[0].contains("admin_listen puts them elsewhere"));
+        assert!(load(&open, &[]).unwrap().warnings[0].contains("set admin_listen to serve them on another address"));
         let apart = [("ONCEWARD_ADMIN_LISTEN", "127.0.0.1:9090")];
         assert!(load(&open, &apart).unwrap().warnings.is_empty());
-        assert!(error(&["--admin-listen", "127.0.0.1:8080"], &[]).contains("is where to listen already"));
+        assert!(error(&["--admin-listen", "127.0.0.1:8080"], &[]).contains("is already the address of `listen`"));
     }
 
     #[test]
-    fn no_secret_is_shown() {
+    fn debug_of_config_hides_secrets() {
         let store = "redis://user:canary-password@10.0.0.7:6379/2";
         let config =
             load(&["--store", store, "--api-key", "canary-key-canary", "--secret", "canary-secret-canary"], &[])

@@ -1,4 +1,4 @@
-//! What every handler shares, and how it responds.
+//! The state that all handlers share, and their responses.
 
 use std::num::NonZeroU32;
 
@@ -15,7 +15,7 @@ use crate::http::request_log::RequestLog;
 use crate::metrics::COUNTERS;
 use crate::store_health::{StoreFailure, StoreHealth};
 
-/// What handlers share: the guard, access control, the rate limiter and the admission limits.
+/// The shared state of all handlers: the guard, access control, the rate limiter and the admission limits.
 #[derive(Debug)]
 pub struct Context {
     guard: Guard,
@@ -68,27 +68,27 @@ impl Context {
         self
     }
 
-    /// Which responses are logged.
+    /// Returns which responses are logged.
     pub(crate) fn request_log(&self) -> RequestLog {
         self.request_log
     }
 
-    /// The admission limits.
+    /// Returns the admission limits.
     pub(crate) fn limits(&self) -> &AdmissionLimits {
         &self.limits
     }
 
-    /// The guard.
+    /// Returns the guard.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// Checks that the store answers.
+    /// Checks that the store is reachable and writable.
     pub(crate) async fn is_ready(&self) -> Result<(), StoreFailure> {
         self.store_health.check(&self.guard).await
     }
 
-    /// Access control.
+    /// Returns access control.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }

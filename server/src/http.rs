@@ -1,4 +1,4 @@
-//! Request handling that all routes share: who calls, how much a caller may send, and how a failure is answered.
+//! Request handling that all routes share: access control, limits, and error responses.
 
 pub mod access;
 pub mod admission;

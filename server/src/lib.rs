@@ -1,4 +1,4 @@
-//! The Onceward service: issues one-time tokens to browsers and lets backends redeem each of them once.
+//! The Onceward service: issues one-time tokens to browsers, and lets backends redeem each token once and claim keys and intervals.
 
 mod admin;
 pub mod app;

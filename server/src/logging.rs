@@ -20,15 +20,15 @@ use crate::http::request_log::{LoggedPolicy, RequestLog, problem_code};
 use crate::metrics::COUNTERS;
 use crate::network::connections::BusyConnection;
 
-/// Names a request, in its answer and in every line that is logged for it.
+/// The id of a request, in its response and in every log line about it.
 const REQUEST_ID: HeaderName = HeaderName::from_static(onceward_api::header::REQUEST_ID);
 
-/// What the names of our own crates begin with.
+/// The common prefix of our own crates.
 const OURS: &str = "onceward";
 /// The target of the events that `onceward audit` reads.
 const EVENTS: &str = "onceward::event";
 
-/// Whether people read the log.
+/// Returns true if the log is human-readable.
 pub fn is_human(form: LogFormat) -> bool {
     match form {
         LogFormat::Auto => std::io::stdout().is_terminal(),
@@ -37,7 +37,7 @@ pub fn is_human(form: LogFormat) -> bool {
     }
 }
 
-/// Begins to log, as much as this level has it.
+/// Starts the log at this level.
 pub fn begin(form: LogFormat, level: LevelFilter) {
     let registry = tracing_subscriber::registry().with(targets(level));
     let lines = tracing_subscriber::fmt::layer().with_target(false);
@@ -48,8 +48,8 @@ pub fn begin(form: LogFormat, level: LevelFilter) {
     }
 }
 
-/// The level is that of our own crates, and events have their own: `onceward audit` needs them, however little else is logged. What others say is held to warnings, whatever the level: they do not know what is
-/// a secret here, and what they say of a request is theirs to change.
+/// Returns the log levels by target. `level` applies to our own crates. Events are always logged at info, because `onceward audit` needs them.
+/// Other crates log warnings at most: they do not know what is a secret here.
 fn targets(level: LevelFilter) -> Targets {
     Targets::new()
         .with_default(level.min(LevelFilter::WARN))
@@ -57,12 +57,12 @@ fn targets(level: LevelFilter) -> Targets {
         .with_target(EVENTS, level.max(LevelFilter::INFO))
 }
 
-/// Logs a request with its id, and closes its connection if the service is about to stop. It is the outermost layer, so here a
-/// request begins and ends, also for its connection.
+/// Logs a request with its id, and closes its connection during a graceful shutdown. This is the outermost middleware, so it sees the start and the
+/// end of every request.
 pub async fn observe<B: MessageBody>(mut request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
     let _busy = BusyConnection::on(&request);
     let id = request_id(&request);
-    // So that the page of a rejection can show it.
+    // The page of a rejection shows the id.
     if let Ok(id) = HeaderValue::from_str(&id) {
         request.headers_mut().insert(REQUEST_ID, id);
     }
@@ -70,7 +70,7 @@ pub async fn observe<B: MessageBody>(mut request: ServiceRequest, next: Next<B>)
     let context = request.app_data::<Data<Context>>();
     let is_draining = context.is_some_and(|context| context.guard().is_draining());
     let request_log = context.map_or(RequestLog::All, |context| context.request_log());
-    // Of the highest level, so that every line has the id, however little is logged.
+    // The highest level, so that every line has the id at every log level.
     let span = tracing::error_span!("request", id = %id);
     let begun = tokio::time::Instant::now();
     let answer = next.call(request).instrument(span.clone()).await;
@@ -102,7 +102,7 @@ pub async fn observe<B: MessageBody>(mut request: ServiceRequest, next: Next<B>)
     }
 }
 
-/// Says in an answer which request it is for, and whether it is the last on its connection.
+/// Adds the request id to a response, and `Connection: close` if it is the last one on its connection.
 fn sign<B>(answer: &mut HttpResponse<B>, id: &str, is_last: bool) {
     if let Ok(id) = HeaderValue::from_str(id) {
         answer.headers_mut().insert(REQUEST_ID, id);
@@ -112,7 +112,7 @@ fn sign<B>(answer: &mut HttpResponse<B>, id: &str, is_last: bool) {
     }
 }
 
-/// The id that the caller has given the request, if it is one that can be logged, or a new one.
+/// Returns the id that the client sent, if it is safe to log, or a new one.
 fn request_id(request: &ServiceRequest) -> String {
     let given = request.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok());
     let is_plain =
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_level_is_for_our_own_lines_and_others_are_held_to_warnings() {
+    fn level_applies_to_own_crates_and_others_log_warnings() {
         let everything = targets(LevelFilter::TRACE);
         for own in ["onceward", "onceward::store::redis::link", "onceward_server::routes::token"] {
             assert!(everything.would_enable(own, &Level::TRACE), "{own}");

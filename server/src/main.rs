@@ -1,4 +1,4 @@
-//! `onceward`: the service, and what whoever runs it needs.
+//! `onceward`: the service, and commands for its operators.
 
 use std::process::ExitCode;
 

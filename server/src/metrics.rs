@@ -11,18 +11,18 @@ use onceward_api::metric::{self, Metric, MetricKind};
 
 use crate::context::Context;
 
-/// The bounds of how long the store takes, in seconds: from what memory takes to far beyond the usual timeout.
+/// The histogram buckets for the latency of the store, in seconds: from the memory store to far beyond the default timeout.
 const BOUNDS: [f64; 18] = [
     1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0,
 ];
-/// How often measurements are added up. Until then each is kept, also if nobody ever asks.
+/// Interval for aggregating measurements. Until then each one uses memory, even if nothing scrapes the metrics.
 const ADD_UP_EVERY: Duration = Duration::from_secs(1);
 
-/// Everything that was counted and measured in this process.
+/// The metrics recorder of this process.
 #[derive(Clone)]
 pub struct MetricsRecorder(PrometheusHandle);
 
-/// What the service counts.
+/// The counters of the service.
 pub(crate) struct ServiceCounters {
     answered: [Counter; 5],
     pub(crate) shed: Counter,
@@ -32,7 +32,7 @@ pub(crate) struct ServiceCounters {
     pub(crate) limited_all: Counter,
 }
 
-/// The handles, registered once: a request looks up no name.
+/// The counters, registered once, so that a request looks up no name.
 pub(crate) static COUNTERS: LazyLock<ServiceCounters> = LazyLock::new(|| ServiceCounters {
     answered: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(|class| counter!(metric::REQUESTS.name, "status" => class)),
     shed: counter!(metric::SHED.name),
@@ -43,7 +43,7 @@ pub(crate) static COUNTERS: LazyLock<ServiceCounters> = LazyLock::new(|| Service
 });
 
 impl MetricsRecorder {
-    /// Has everything counted from now on. There is one recorder for the process, however often this is called.
+    /// Installs the recorder. There is one per process: later calls return the same.
     ///
     /// # Errors
     /// If another recorder has been installed.
@@ -61,14 +61,14 @@ impl MetricsRecorder {
         Ok(INSTALLED.get_or_init(|| recorder).clone())
     }
 
-    /// Everything, in the text format of Prometheus.
+    /// Returns all metrics, in the text format of Prometheus.
     pub(crate) fn render(&self, context: &Context) -> String {
         context.guard().report();
         gauge!(metric::IN_FLIGHT.name).set(context.limits().in_flight() as f64);
         self.0.render()
     }
 
-    /// Adds measurements up every so often, for as long as it is polled.
+    /// Aggregates measurements periodically, for as long as this future is polled.
     pub(crate) async fn add_up(&self) {
         loop {
             tokio::time::sleep(ADD_UP_EVERY).await;

@@ -1,4 +1,4 @@
-//! The OpenAPI document: generated from the handlers, plus what no handler states.
+//! The OpenAPI document: generated from the handlers, plus headers and security schemes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::routes::api;
 pub fn document() -> utoipa::openapi::OpenApi {
     let (_, mut specification) =
         App::new().into_utoipa_app().openapi(ApiDoc::openapi()).configure(api).split_for_parts();
-    // A body that may be missing is still an object where it is there, and never `null`.
+    // An optional body is an object if it is present, never `null`.
     let token = specification.paths.paths.get_mut("/token").and_then(|path| path.post.as_mut());
     if let Some(RefOr::T(body)) = token.and_then(|post| post.request_body.as_mut())
         && let Some(RefOr::T(content)) = body.content.get_mut("application/json")
@@ -33,16 +33,16 @@ pub fn document() -> utoipa::openapi::OpenApi {
     info(
         title = "Onceward",
         description = "Makes a submission take effect once, however often it is sent. A page fetches a token before it \
-                       submits; the backend redeems it; the second time it is refused. All error codes are listed at \
+                       submits; the backend redeems the token; a second redeem is rejected. All error codes are listed at \
                        [/problems](/problems).",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     modifiers(&ApiKeyScheme),
     tags(
         (name = "tokens", description = "For browsers and SDKs"),
-        (name = "backends", description = "For backends, with the API key where one is set"),
-        (name = "gateways", description = "For gateways that ask before they let a request pass"),
-        (name = "operation", description = "For whoever runs the service"),
+        (name = "backends", description = "For backends, with the API key if one is set"),
+        (name = "gateways", description = "For gateways that check a request before they forward it (forward auth)"),
+        (name = "operation", description = "For operators"),
     ),
 )]
 struct ApiDoc;
@@ -58,56 +58,56 @@ impl utoipa::Modify for ApiKeyScheme {
     }
 }
 
-/// A documented response: its headers depend on these fields.
+/// A documented response. Its headers depend on these fields.
 struct ResponseKind<'a> {
     path: &'a str,
     status: &'a str,
     is_problem: bool,
 }
 
-/// A response header: its name, type and description, and which responses carry it.
+/// A response header: its name, type and description, and the responses that carry it.
 type HeaderDescription = (&'static str, Type, &'static str, fn(&ResponseKind<'_>) -> bool);
 
 /// Every documented response header.
 const HEADERS: [HeaderDescription; 8] = [
-    (header::REQUEST_ID, Type::String, "Names the request, as in the log: what the caller sent, or a new one", |_| {
-        true
-    }),
     (
-        header::OUTCOME,
+        header::REQUEST_ID,
         Type::String,
-        "What became of it: `redeemed`, `unprotected`, or the code of the problem",
-        |response| {
-            response.is_problem || response.path == PATH || (response.path, response.status) == ("/token/redeem", "200")
-        },
+        "The id of the request, also in the log: the one that the client sent, or a new one",
+        |_| true,
     ),
-    ("cache-control", Type::String, "`no-store`: an answer is for whoever asked, and for now", |response| {
+    (header::OUTCOME, Type::String, "The outcome: `redeemed`, `unprotected`, or the code of the problem", |response| {
+        response.is_problem || response.path == PATH || (response.path, response.status) == ("/token/redeem", "200")
+    }),
+    ("cache-control", Type::String, "`no-store`: the response is for this client and this request only", |response| {
         response.status != "204" || response.path == PATH
     }),
     (
         header::RETRY_AFTER,
         Type::Integer,
-        "Whole seconds to wait before the next try; of 409, if it is in progress",
+        "Whole seconds to wait before the next attempt; with 409 only if the code is `in_progress`",
         |response| ["429", "503"].contains(&response.status) || (response.path, response.status) == ("/claim", "409"),
     ),
     (
         header::RATE_LIMIT,
         Type::String,
-        "What is left to this client and when all of it is back; not with the API key",
+        "The rest of the client's quota, and the seconds until it is full again; not with the API key",
         |response| response.has_rate_limit(),
     ),
     (
         header::RATE_LIMIT_POLICY,
         Type::String,
-        "How many tokens a client may fetch at once, and in how many seconds they come back",
+        "The quota of a client, and the seconds in which it refills",
         |response| response.has_rate_limit(),
     ),
-    ("allow", Type::String, "The method that this address takes", |response| response.status == "405"),
-    ("www-authenticate", Type::String, "`Bearer`: the API key is sent as that", |response| response.status == "401"),
+    ("allow", Type::String, "The methods that this URL supports", |response| response.status == "405"),
+    ("www-authenticate", Type::String, "`Bearer`: send the API key as a bearer token", |response| {
+        response.status == "401"
+    }),
 ];
 
 impl ResponseKind<'_> {
-    /// Whether this response carries the `RateLimit` headers.
+    /// Returns true if this response carries the `RateLimit` headers.
     fn has_rate_limit(&self) -> bool {
         ["/token", "/tokens"].contains(&self.path) && ["201", "429"].contains(&self.status)
     }
@@ -129,7 +129,7 @@ fn add_headers(specification: &mut utoipa::openapi::OpenApi) {
     specification.components.get_or_insert_default().headers.extend(described);
 }
 
-/// References to the headers of a response.
+/// Returns references to the headers of a response.
 fn headers(response: &ResponseKind<'_>) -> BTreeMap<String, RefOr<Header>> {
     let reference = |name| RefOr::Ref(Ref::new(format!("#/components/headers/{name}")));
     let own = HEADERS.into_iter().filter(|(.., is_in)| is_in(response));
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// What the specification says of a field of a body.
+    /// Returns the schema of a field of a body.
     fn field(body: &str, name: &str) -> Value {
         let specification: Value = serde_json::from_str(&document().to_json().unwrap()).unwrap();
         specification["components"]["schemas"][body]["properties"][name].clone()
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_is_described_as_it_is_read() {
+    fn ttl_schema_matches_the_parser() {
         let written = [
             "250ms", "0s", "90s", "10m", "24h", "7d", "", "90", "s", "-5s", "+5s", "1.5s", "1 s", "1h30m", "1S", "1s\n",
         ];
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_is_described_as_it_is_read() {
+    fn attempt_schema_matches_the_parser() {
         for body in ["RedeemRequest", "ReleaseRequest"] {
             let (field, pattern) = (field(body, "attempt"), pattern(body, "attempt"));
             assert_eq!((&field["minLength"], &field["maxLength"]), (&1.into(), &255.into()), "{field}");

@@ -1,4 +1,4 @@
-//! What the service answers. Each handler reads, asks the guard, and says what it was told.
+//! The routes of the service. Each handler reads the request, calls the guard, and sends the result.
 
 pub mod claim;
 mod dashboard;
@@ -26,16 +26,16 @@ use crate::context::Context;
 use crate::http::forwarded_request::is_gateway_path;
 use crate::metrics::MetricsRecorder;
 
-/// Where backends ask: with the API key, if there is one.
+/// The paths for backends, which require the API key if one is set.
 const FOR_BACKENDS: [&str; 7] =
     ["/token/redeem", "/token/release", "/claim", claim::COMPLETE, "/claim/release", "/claim/renew", "/outcome"];
 
-/// Whether this path is for backends and gateways alone. Their handlers check the API key before they read the body.
+/// Returns true if this path is for backends and gateways only. Their handlers check the API key before they read the body.
 pub(crate) fn is_for_backends(path: &str) -> bool {
     FOR_BACKENDS.contains(&path) || is_gateway_path(path)
 }
 
-/// The routes that are part of the specification.
+/// Adds the routes of the OpenAPI specification.
 pub fn api(config: &mut ServiceConfig<'_>) {
     config
         .service(token::issue)
@@ -53,14 +53,14 @@ pub fn api(config: &mut ServiceConfig<'_>) {
         .service(metrics::metrics);
 }
 
-/// What whoever runs the service looks at, with the numbers to show.
+/// Adds the dashboard, and the metrics of this recorder.
 pub fn dashboard_and_metrics(recorder: MetricsRecorder) -> impl FnOnce(&mut web::ServiceConfig) {
     move |config| {
         config.app_data(web::Data::new(recorder)).configure(dashboard::routes);
     }
 }
 
-/// All that stands at `admin_listen`.
+/// Adds the routes at `admin_listen`.
 pub fn admin(config: &mut web::ServiceConfig) {
     config
         .service(web::redirect("/", dashboard::PATH))
@@ -72,11 +72,14 @@ pub fn admin(config: &mut web::ServiceConfig) {
         }));
 }
 
-/// The rest: pages for people, and what nobody else answers.
+/// Adds the pages, and the responses for wrong methods and unknown URLs.
 pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
     let only = |allowed: &'static str| {
         move |request: HttpRequest, context: web::Data<Context>| async move {
-            let mut answer = context.respond(&request, Err(Rejection::new(Code::MethodNotAllowed).into()));
+            let methods = allowed.replace(", ", " or ");
+            let rejection = Rejection::new(Code::MethodNotAllowed)
+                .detail(format!("This URL does not support the method of the request. Use {methods}."));
+            let mut answer = context.respond(&request, Err(rejection.into()));
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
             answer
         }
@@ -110,7 +113,7 @@ pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
         }));
 }
 
-/// Adds a problem to a bare 404, which the documentation pages send.
+/// Replaces a 404 without a problem, which Swagger UI sends, with a problem.
 pub async fn explain_not_found<B: MessageBody>(
     context: web::Data<Context>,
     request: ServiceRequest,
@@ -125,6 +128,8 @@ pub async fn explain_not_found<B: MessageBody>(
 }
 
 fn not_found(request: &HttpRequest, context: &Context) -> HttpResponse {
-    let rejection = Rejection::new(Code::NotFound).detail("There is nothing at this address.");
+    let rejection = Rejection::new(Code::NotFound).detail(
+        "This URL does not exist. The API documentation lists all URLs: /docs/ at the public address of the service.",
+    );
     context.respond(request, Err(rejection.into()))
 }

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use crate::config::{Config, StoreAddress};
 use crate::logging;
 
-/// Says where it is, for whoever reads it.
+/// Prints or logs the address, and logs the warnings about settings.
 pub(crate) fn announce(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     if logging::is_human(config.log) {
-        // Whoever should have read it may have gone: no reason not to go on.
+        // An error means that the reader closed the pipe: the service still runs.
         let _ = std::io::stdout().write_all(banner(address, admin, config).as_bytes());
     } else {
         let store = config.store.to_string();
@@ -24,22 +24,22 @@ pub(crate) fn announce(address: SocketAddr, admin: Option<SocketAddr>, config: &
 fn banner(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) -> String {
     let (watched, host, store) = (host(admin.unwrap_or(address)), host(address), &config.store);
     let note = match store {
-        StoreAddress::Memory => "this process alone, gone when it ends; several processes need --store redis://…",
-        StoreAddress::Redis(_) | StoreAddress::Sql(_) => "shared by all processes that use it",
+        StoreAddress::Memory => "this process only, lost when it stops; several processes need --store redis://…",
+        StoreAddress::Redis(_) | StoreAddress::Sql(_) => "shared by all processes with this store",
     };
     let key = if config.api_key.is_some() {
-        "needed to redeem, release, claim and ask"
+        "required to redeem, release, claim and look up outcomes"
     } else {
-        "none: whoever can reach this port can redeem"
+        "none: any client that can reach this port can redeem"
     };
     format!(
         "\n  Onceward {} is running\n\n    start    http://{host}/\n    docs     http://{host}/docs/\n    watch    http://{watched}/dashboard\n    \
-         store    {store}  ({note})\n    API key  {key}\n\n  Ctrl-C ends it.\n\n",
+         store    {store}  ({note})\n    API key  {key}\n\n  Press Ctrl-C to stop.\n\n",
         env!("CARGO_PKG_VERSION")
     )
 }
 
-/// Where a browser on this machine finds it: an address that stands for all of them cannot be clicked everywhere.
+/// Returns the host for a link on this machine: an unspecified address such as 0.0.0.0 becomes localhost.
 fn host(address: SocketAddr) -> String {
     if address.ip().is_unspecified() { format!("localhost:{}", address.port()) } else { address.to_string() }
 }
@@ -54,20 +54,26 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_where_to_click_and_what_the_store_means() {
+    fn message_shows_the_url_and_what_the_store_loses() {
         let said = shown("127.0.0.1:8080", &[]);
-        for told in ["http://127.0.0.1:8080/\n", "http://127.0.0.1:8080/docs/\n", "memory:  (this process alone"] {
-            assert!(said.contains(told), "{said}");
+        for part in ["http://127.0.0.1:8080/\n", "http://127.0.0.1:8080/docs/\n", "memory:  (this process only"] {
+            assert!(said.contains(part), "{said}");
         }
-        assert!(said.contains("several processes need --store redis://") && said.contains("none: whoever"), "{said}");
+        assert!(
+            said.contains("several processes need --store redis://") && said.contains("none: any client"),
+            "{said}"
+        );
         let said =
             shown("127.0.0.1:8080", &["--store", "redis://:canary@10.0.0.7:6379", "--api-key", "canary-key-canary"]);
-        assert!(said.contains("redis://10.0.0.7:6379  (shared by all") && said.contains("needed to redeem"), "{said}");
+        assert!(
+            said.contains("redis://10.0.0.7:6379  (shared by all") && said.contains("required to redeem"),
+            "{said}"
+        );
         assert!(!said.contains("canary"), "{said}");
     }
 
     #[test]
-    fn every_address_is_shown_as_one_that_can_be_clicked() {
+    fn every_address_is_shown_as_a_clickable_url() {
         for (address, clicked) in [
             ("0.0.0.0:80", "http://localhost:80/\n"),
             ("[::]:80", "http://localhost:80/\n"),

@@ -8,7 +8,7 @@ use onceward::store::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How long a result is reused.
+/// Time for which a result is reused.
 const REUSE: Duration = Duration::from_millis(200);
 
 /// The result of the last ping. Concurrent and frequent checks share one ping, so that a client that polls `/readyz`
@@ -16,12 +16,12 @@ const REUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth(Mutex<Option<(Instant, Result<(), StoreFailure>)>>);
 
-/// Why a ping failed.
+/// The reason for a failed ping.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFailure {
     /// The error of the store, for the log.
     pub(crate) error: Arc<str>,
-    /// Whether the store answers but has no room for new records.
+    /// True if the store is reachable but has no room for new records.
     pub(crate) is_full: bool,
 }
 

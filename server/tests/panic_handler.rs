@@ -1,7 +1,7 @@
-//! What breaks is answered as a problem that says nothing of it, and logged once, by where it broke.
+//! A panic or an internal error becomes a problem without details, and is logged once, with its location.
 //!
-//! The log and the panic hook belong to a process as a whole, so this is a program of its own: it runs itself again, as a
-//! process that gets ready and is layered as the binary is and then breaks in every way, and reads all that it has said.
+//! The log and the panic hook are global to a process, so this is a program of its own: it runs itself again as a process with the same
+//! middleware as the service, which fails in every way, and checks all of its output.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -26,28 +26,28 @@ use onceward_server::http::access::Access;
 use onceward_server::http::cors::CorsOrigins;
 use onceward_server::http::rate_limit::RateLimiter;
 
-/// What may be neither answered nor logged.
+/// Must appear neither in a response nor in the log.
 const CANARY: &str = "canary";
-/// Makes this program break while it answers.
-const ANSWERING: &str = "break-while-answering";
-/// Makes this program break while it reads its settings.
-const STARTING: &str = "break-while-starting";
-/// Where each request breaks in its own way.
+/// Makes this program fail while it handles requests.
+const ANSWERING: &str = "fail-while-handling";
+/// Makes this program fail while it reads its settings.
+const STARTING: &str = "fail-while-starting";
+/// The paths of requests that fail, each in its own way.
 const BROKEN: [&str; 5] = ["panics", "fails", "errs", "on-the-way", "at-fault"];
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
-        Some(ANSWERING) => break_while_answering(),
+        Some(ANSWERING) => fail_while_handling(),
         Some(STARTING) => drop(prepare(|| panic!("{CANARY}"))),
         _ => {
-            what_breaks_is_logged_once_with_its_request_and_without_what_it_says();
-            what_breaks_before_there_is_a_log_is_not_shown_either();
-            println!("What breaks is answered and logged without what it says.");
+            failures_are_logged_once_without_their_message();
+            panic_before_the_log_starts_hides_its_message();
+            println!("Failures are reported without their messages.");
         }
     }
 }
 
-fn what_breaks_is_logged_once_with_its_request_and_without_what_it_says() {
+fn failures_are_logged_once_without_their_message() {
     let (run, said) = run(ANSWERING);
     assert!(run.status.success(), "{said}");
     let errors: Vec<_> = said.lines().filter(|line| line.contains("\"ERROR\"")).collect();
@@ -60,7 +60,7 @@ fn what_breaks_is_logged_once_with_its_request_and_without_what_it_says() {
     assert_eq!(said.matches("\"answered\"").count(), BROKEN.len() + 1, "{said}");
 }
 
-fn what_breaks_before_there_is_a_log_is_not_shown_either() {
+fn panic_before_the_log_starts_hides_its_message() {
     let (run, said) = run(STARTING);
     assert!(
         !run.status.success() && said.contains("panicked at") && said.contains("tests/panic_handler.rs:"),
@@ -68,19 +68,19 @@ fn what_breaks_before_there_is_a_log_is_not_shown_either() {
     );
 }
 
-/// Runs this program again. Gives what it said, once it is seen that the canary is not in it.
+/// Runs this program again and returns its output, after asserting that the canary is not in it.
 fn run(how: &str) -> (Output, String) {
     let program = std::env::current_exe().expect("this program has a path");
-    let run = Command::new(program).arg(how).output().expect("it runs");
+    let run = Command::new(program).arg(how).output().expect("the program runs");
     let said = [&run.stdout, &run.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
     assert!(!said.contains(CANARY), "{said}");
     (run, said)
 }
 
 #[actix_web::main]
-async fn break_while_answering() {
+async fn fail_while_handling() {
     let arguments = ["onceward", "--log", "json", "--log-level", "trace"].map(OsString::from);
-    prepare(|| Config::from(arguments, [])).expect("these are settings");
+    prepare(|| Config::from(arguments, [])).expect("the settings are valid");
     for name in BROKEN {
         let (status, headers, body) = ask(name).await;
         assert_eq!(status, 500, "{name}");
@@ -90,7 +90,7 @@ async fn break_while_answering() {
             (header::OUTCOME, Code::Internal.as_str()),
             (header::REQUEST_ID, name),
         ] {
-            assert_eq!(headers.get(header).expect("it is there"), value, "{name}");
+            assert_eq!(headers.get(header).expect("the header is present"), value, "{name}");
         }
         assert!(body.contains("\"code\":\"internal\"") && body.contains(&format!("\"/{name}\"")), "{name}");
         assert!(!body.contains(CANARY), "{name}");
@@ -99,17 +99,17 @@ async fn break_while_answering() {
     assert_eq!((status.as_u16(), body.as_str()), (503, "as it is"));
 }
 
-/// What a client is told by a service that has routes which break.
+/// Sends a request to an application with failing routes, and returns the response.
 async fn ask(name: &str) -> (StatusCode, HeaderMap, String) {
     let guard = Guard::new(Memory::new());
     let context = Context::new(guard, Access::new(None, Vec::new()), RateLimiter::new(None, NonZeroU32::MIN, None));
-    let on_the_way = web::resource("/on-the-way").wrap(from_fn(fails_on_the_way)).to(is_refused);
+    let on_the_way = web::resource("/on-the-way").wrap(from_fn(fails_in_middleware)).to(rejects);
     let app = app(Data::new(context), Arc::new(CorsOrigins::new(Vec::new())), None)
         .route("/panics", web::post().to(panics))
         .route("/fails", web::post().to(fails))
         .route("/errs", web::post().to(errs))
-        .route("/refused", web::post().to(is_refused))
-        .route("/at-fault", web::post().to(is_at_fault))
+        .route("/refused", web::post().to(rejects))
+        .route("/at-fault", web::post().to(responds_with_internal))
         .service(on_the_way);
     let app = init_service(app).await;
     let request = TestRequest::post().uri(&format!("/{name}")).insert_header((header::REQUEST_ID, name));
@@ -134,16 +134,16 @@ async fn errs() -> Result<HttpResponse, Error> {
     Err(error::ErrorInternalServerError(CANARY))
 }
 
-async fn fails_on_the_way<B: MessageBody>(_: ServiceRequest, _: Next<B>) -> Result<ServiceResponse<B>, Error> {
+async fn fails_in_middleware<B: MessageBody>(_: ServiceRequest, _: Next<B>) -> Result<ServiceResponse<B>, Error> {
     Err(error::ErrorServiceUnavailable(CANARY))
 }
 
-async fn is_refused() -> HttpResponse {
+async fn rejects() -> HttpResponse {
     HttpResponse::ServiceUnavailable().insert_header((header::OUTCOME, "overloaded")).body("as it is")
 }
 
-/// A problem already: it is passed on as it is, and logged.
-async fn is_at_fault() -> HttpResponse {
+/// Responds with a problem, which is passed on unchanged and logged.
+async fn responds_with_internal() -> HttpResponse {
     let problem = Problem::new(Code::Internal).instance("/at-fault");
     HttpResponse::InternalServerError()
         .insert_header((header::OUTCOME, Code::Internal.as_str()))

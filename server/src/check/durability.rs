@@ -1,41 +1,41 @@
-//! What a Redis may lose, and the consequences.
+//! The records that a Redis may lose, and the consequences.
 
 use super::probe::Facts;
 use super::redis_info::Info;
 
-/// What can be lost: the case, and its consequence.
+/// The cases in which records can be lost, each with its consequence.
 pub(crate) type Losses = Vec<(&'static str, &'static str)>;
 
-/// What eviction means.
-pub(crate) const WHEN_EVICTED: &str = "Then a key that ran may run a second time, an answer that was kept is not given again, \
-     and a token that nobody has used is refused as used.";
+/// The consequence of eviction.
+pub(crate) const WHEN_EVICTED: &str = "Then a key that ran may run a second time, a stored response is not replayed, and an unused token \
+     is rejected as used.";
 
-/// What a takeover means.
-pub(crate) const AFTER_A_TAKEOVER: &str = "A replica that takes over may lack the last writes: a key that ran just before may \
-     run again. Tokens from before are refused as stale, and callers fetch new ones; none is accepted twice.";
+/// The consequence of a failover.
+pub(crate) const AFTER_A_TAKEOVER: &str = "After a failover, the new master may lack the last writes: a key that ran just before may \
+     run again. Tokens from before are rejected as stale, and clients fetch new ones; none is accepted twice.";
 
-/// What it means that lives of a server cannot be told apart.
-pub(crate) const WITHOUT_EPOCHS: &str = "Then tokens are not bound to it, and one that was used may be accepted again after a \
-     crash, a restart or a takeover in which this Redis forgets that.";
+/// The consequence of a hidden replication id.
+pub(crate) const WITHOUT_EPOCHS: &str = "Then tokens are not bound to an epoch of this Redis, and a used token may be accepted again after \
+     a crash, a restart or a failover in which Redis loses data.";
 
-/// What is said of a loss, as far as it is true of this Redis: where its lives cannot be told apart, nothing is promised of tokens.
+/// Returns the consequence of a loss, as far as it is true of this Redis: without a replication id, nothing is promised about tokens.
 pub(crate) fn consequence(loss: &'static str, info: &Info) -> &'static str {
     let of_keys = loss.split_once(" Tokens from before").map_or(loss, |(of_keys, _)| of_keys);
     if info.hides_epoch() { of_keys } else { loss }
 }
 
-/// What Redis writes to disk.
+/// The persistence of Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Disk {
     Nothing,
-    /// Snapshots, as often as this says, if that may be seen.
+    /// Snapshots, with the setting `save` if this user may read it.
     Snapshots(Option<String>),
-    /// Everything, when the system likes.
+    /// Every write, flushed by the operating system.
     SomeTime,
     EverySecond,
-    /// Everything, before it is answered.
+    /// Every write, flushed before the reply.
     Always,
-    /// Everything, and how soon may not be seen.
+    /// Every write; this user may not read `appendfsync`.
     Appended,
 }
 
@@ -51,55 +51,56 @@ impl Disk {
         }
     }
 
-    /// How it is.
+    /// Describes the persistence.
     pub(crate) fn state(&self) -> String {
         match self {
             Self::Nothing => "It writes nothing to disk.".to_owned(),
             Self::Snapshots(Some(save)) => format!("It writes snapshots only (save {save})."),
             Self::Snapshots(None) => {
-                "It writes snapshots at most; how often may not be seen (CONFIG GET save).".to_owned()
+                "It writes snapshots at most; this user may not read how often (CONFIG GET save).".to_owned()
             }
-            Self::SomeTime => "It writes everything to disk, when the system likes (appendfsync no).".to_owned(),
-            Self::EverySecond => "It writes everything to disk, every second (appendfsync everysec).".to_owned(),
-            Self::Always => "It writes everything to disk before it answers (appendfsync always).".to_owned(),
+            Self::SomeTime => "It appends every write to a file, flushed by the operating system (appendfsync no).".to_owned(),
+            Self::EverySecond => "It appends every write to a file, flushed every second (appendfsync everysec).".to_owned(),
+            Self::Always => "It writes everything to disk before it replies (appendfsync always).".to_owned(),
             Self::Appended => {
-                "It writes everything to disk; how soon may not be seen (CONFIG GET appendfsync).".to_owned()
+                "It appends every write to a file; this user may not read how soon it is flushed (CONFIG GET appendfsync)."
+                    .to_owned()
             }
         }
     }
 
-    /// What a crash loses, and what that means.
+    /// Returns the loss after a crash, and its consequence.
     pub(crate) fn loses(&self) -> &'static str {
         match self {
             Self::Nothing => {
-                "A restart loses every record: a key that ran may run again. Tokens from before are refused as stale, and callers \
+                "A restart loses every record: a key that ran may run again. Tokens from before are rejected as stale, and clients \
                  fetch new ones; none is accepted twice."
             }
             Self::Snapshots(_) => {
-                "A crash goes back to the last snapshot: a key that ran since then may run again. Tokens from before the crash are \
-                 refused as stale, and callers fetch new ones; none is accepted twice."
+                "A crash loses the writes since the last snapshot: a key that ran since then may run again. Tokens from before the \
+                 crash are rejected as stale, and clients fetch new ones; none is accepted twice."
             }
             Self::SomeTime => {
-                "A crash of the machine loses half a minute or so: a key that ran in it may run again. Tokens from before are \
-                 refused as stale; none is accepted twice."
+                "A crash of the machine loses about half a minute of writes: a key that ran in it may run again. Tokens from before are \
+                 rejected as stale; none is accepted twice."
             }
             Self::EverySecond | Self::Appended => {
-                "A crash of the machine loses a second or two: a key that ran in them may run again. Tokens from before are \
-                 refused as stale; none is accepted twice."
+                "A crash of the machine loses a second or two of writes: a key that ran in them may run again. Tokens from before are \
+                 rejected as stale; none is accepted twice."
             }
             Self::Always => {
-                "A crash loses nothing, unless the disk is lost. Tokens from before are refused as stale all the same."
+                "A crash loses nothing, unless the disk is lost. Tokens from before are still rejected as stale."
             }
         }
     }
 }
 
-/// What can be lost, case by case.
+/// Returns the possible losses, case by case.
 pub(crate) fn of(facts: &Facts) -> Losses {
     let Some(info) = &facts.info else {
         return vec![
-            ("Unknown", "this user may not send INFO, so what a crash loses cannot be told."),
-            ("If Redis forgets", WITHOUT_EPOCHS),
+            ("Unknown", "This user may not send INFO, so the loss after a crash is unknown."),
+            ("If Redis loses data", WITHOUT_EPOCHS),
         ];
     };
     let mut losses = vec![("If Redis or its machine crashes", consequence(Disk::of(info, facts).loses(), info))];
@@ -110,14 +111,14 @@ pub(crate) fn of(facts: &Facts) -> Losses {
         losses.push(("If a replica takes over", consequence(AFTER_A_TAKEOVER, info)));
     }
     if info.hides_epoch() {
-        losses.push(("If Redis forgets", WITHOUT_EPOCHS));
+        losses.push(("If Redis loses data", WITHOUT_EPOCHS));
     }
     losses
 }
 
-/// The same for the memory store.
+/// The possible losses of the memory store.
 pub(crate) const OF_MEMORY: [(&str, &str); 1] = [(
     "If the service restarts",
-    "Every record is lost: a key that ran may run again. Tokens from before are refused as stale, and pages fetch new ones; \
+    "Every record is lost: a key that ran may run again. Tokens from before are rejected as stale, and clients fetch new ones; \
      none is accepted twice.",
 )];

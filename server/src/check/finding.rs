@@ -1,17 +1,17 @@
-//! One result of a check: a sentence, and how to fix the problem.
+//! One result of a check: a sentence, and a fix if it is a problem.
 
 use serde_json::{Value, json};
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// As it should be.
+    /// No problem.
     Fine,
-    /// Something to know of.
+    /// Worth knowing.
     Note,
-    /// It works, and may hurt one day.
+    /// The store works, and may fail later.
     Warning,
-    /// It does not work, or breaks what is promised.
+    /// The store does not work, or breaks a guarantee.
     Problem,
 }
 
@@ -26,11 +26,11 @@ impl Level {
     }
 }
 
-/// What was found.
+/// One result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// What it is about, in a word.
+    /// The subject, in one word.
     pub(crate) topic: &'static str,
     pub(crate) says: String,
     pub(crate) fix: Option<String>,

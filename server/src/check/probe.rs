@@ -11,10 +11,10 @@ use super::PATIENCE;
 use super::connect_error::ConnectError;
 use super::redis_info::Info;
 
-/// How many keys are tried to find one that has its place on a node: even where a hundred share a cluster, one of them has.
+/// Maximum number of keys that are tried to find one in a slot of this node: enough for a cluster of a hundred nodes.
 const PLACES: usize = 1_000;
 
-/// What the probe found. `None`: this user may not see it.
+/// The result of a probe. `None` in a field means that this user may not read it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) took: Duration,
@@ -23,17 +23,17 @@ pub(crate) struct Facts {
     pub(crate) fsync: Option<String>,
     /// `save`
     pub(crate) snapshots: Option<String>,
-    /// Whether it was found as a node of a cluster.
+    /// True if the address names a cluster.
     pub(crate) is_of_cluster: bool,
-    /// As whom we are there.
+    /// The user of this connection.
     pub(crate) user: Option<String>,
     /// Commands that this user may not send.
     pub(crate) denied: Vec<&'static str>,
-    /// Whether this user may not touch our keys.
+    /// True if this user may not access keys with our prefix.
     pub(crate) is_kept_from_keys: bool,
-    /// Why a record could not be written, as Redis put it.
+    /// The error reply of Redis when a record could not be written.
     pub(crate) refused: Option<String>,
-    /// How far its clock is ahead of ours, in milliseconds.
+    /// The clock of Redis minus ours, in milliseconds.
     pub(crate) ahead: Option<i64>,
 }
 
@@ -56,7 +56,7 @@ impl Probe {
         Ok(Info::parse(&text))
     }
 
-    /// Finds out everything, for keys that begin with this prefix.
+    /// Collects all facts, for keys with this prefix.
     pub(crate) async fn facts(&mut self, prefix: &str, is_of_cluster: bool) -> Result<Facts, ConnectError> {
         let mut facts = Facts { is_of_cluster, ..Facts::default() };
         let begun = Instant::now();
@@ -75,8 +75,8 @@ impl Probe {
         Ok(facts)
     }
 
-    /// Sends every command that the store sends, on a key that nobody else has and that is gone in a moment: so it is seen
-    /// whether they work, whoever this user is and whatever it may ask about itself.
+    /// Sends every command that the store sends, on a unique key that expires at once. This shows which commands work, even if the
+    /// user may not read its own ACL.
     async fn try_commands(&mut self, prefix: &str, facts: &mut Facts) {
         let name = self.name_of_its_own(prefix).await;
         let unknown_script = "0".repeat(40);
@@ -106,7 +106,7 @@ impl Probe {
         }
     }
 
-    /// Whether this user may send commands that compare and change a key in one step.
+    /// Returns whether this user may send commands that compare and change a key in one step.
     async fn compares(&mut self, name: &str) -> bool {
         let set = ["SET", name, "-", "IFEQ", "+", "GET", "PX", "1"];
         let (delex, delifeq) = (["DELEX", name, "IFEQ", "+"], ["DELIFEQ", name, "+"]);
@@ -114,7 +114,7 @@ impl Probe {
         may(&set).await && (may(&delex).await || may(&delifeq).await)
     }
 
-    /// A key that nobody else has. On a node of a cluster it is one that has its place there.
+    /// Returns a unique key. On a node of a cluster, the key is in a slot of that node.
     async fn name_of_its_own(&mut self, prefix: &str) -> String {
         let new = || Ticket::of(Kind::Key, uuid::Uuid::new_v4().as_bytes()).name(prefix);
         let mut name = new();
@@ -127,7 +127,7 @@ impl Probe {
         name
     }
 
-    /// One of its own settings, if they may be seen.
+    /// Reads a setting of Redis, if this user may.
     async fn setting(&mut self, name: &str) -> Option<String> {
         let mut settings: HashMap<String, String> = self.ask("CONFIG", &["GET", name]).await.ok()?;
         settings.remove(name)

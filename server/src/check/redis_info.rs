@@ -21,7 +21,7 @@ impl Info {
         self.text(name).parse().ok()
     }
 
-    /// The name and version of the server. Valkey and Redict also report a `redis_version`, with which they are compatible.
+    /// Returns the name and version of the server. Valkey and Redict also report a `redis_version`, with which they are compatible.
     pub(crate) fn server(&self) -> String {
         let forks = [("valkey_version", "Valkey"), ("redict_version", "Redict")];
         let fork = forks.into_iter().find(|(field, _)| !self.text(field).is_empty());
@@ -29,34 +29,34 @@ impl Info {
         format!("{name} {}", self.text(field))
     }
 
-    /// Whether it is a `standalone` server, a `cluster` node or a `sentinel`. Forks name the field after themselves.
+    /// Returns `standalone`, `cluster` or `sentinel`. Forks name the field after themselves.
     pub(crate) fn mode(&self) -> &str {
         let fields = ["redis_mode", "server_mode", "redict_mode"].map(|field| self.text(field));
         fields.into_iter().find(|mode| !mode.is_empty()).unwrap_or_default()
     }
 
-    /// The Redis version that it is compatible with, the first two numbers of it.
+    /// Returns the major and minor Redis version that the server is compatible with.
     pub(crate) fn version(&self) -> Option<(u32, u32)> {
         let mut numbers = self.text("redis_version").split('.').map(|number| number.parse().ok());
         Some((numbers.next()??, numbers.next()??))
     }
 
-    /// What it may use of memory; `None` is as much as there is.
+    /// Returns `maxmemory` in bytes; `None` means unlimited.
     pub(crate) fn memory_limit(&self) -> Option<u64> {
         self.number("maxmemory").filter(|limit| *limit > 0)
     }
 
-    /// What is thrown away when memory is short; `None` is nothing.
+    /// Returns the eviction policy; `None` if the server evicts nothing.
     pub(crate) fn evicts(&self) -> Option<&str> {
         Some(self.text("maxmemory_policy")).filter(|policy| !matches!(*policy, "" | "noeviction"))
     }
 
-    /// Whether it is a master that does not say which life of it this is.
+    /// Returns whether this is a master that does not disclose its replication id.
     pub(crate) fn hides_epoch(&self) -> bool {
         self.text("role") == "master" && self.text("master_replid").is_empty()
     }
 
-    /// Its clock, in milliseconds since 1970.
+    /// Returns the clock of the server, in milliseconds since 1970.
     pub(crate) fn time(&self) -> Option<u64> {
         self.number("server_time_usec").map(|micros| micros / 1000)
     }

@@ -8,19 +8,18 @@ use onceward::store::{SqlError, StoreError};
 
 use super::finding::Finding;
 
-/// What gives a user a file.
-const CHOWN: &str = "Give the file and its folder to the user that runs Onceward (chown), and leave the folder writable: SQLite makes other \
-     files beside it.";
+/// The fix for missing permissions on a file.
+const CHOWN: &str = "Give the file and its folder to the user that runs Onceward (chown). The folder must be writable: SQLite creates \
+     more files in it.";
 
-/// The file that an address names, behind `sqlite:`.
+/// Returns the file that an address names after `sqlite:`.
 pub(super) fn named(address: &str) -> PathBuf {
     let path = address.split('?').next().unwrap_or_default();
     let path = Path::new(path.strip_prefix("//").unwrap_or(path));
     absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Why a file that is not there cannot be made; `None` if it can. Another one is made, under a name that nobody else has, and is taken away
-/// again.
+/// Returns why a missing file cannot be created; `None` if it can. Creates another file under a unique name to find out, and removes it.
 pub(super) fn unwritable(file: &Path) -> Option<Finding> {
     if file.exists() {
         return None;
@@ -28,10 +27,10 @@ pub(super) fn unwritable(file: &Path) -> Option<Finding> {
     let folder = file.parent()?;
     let tried = folder.join(format!(".onceward-check-{}", uuid::Uuid::new_v4()));
     let error = File::create_new(&tried).and_then(|_| fs::remove_file(&tried)).err()?;
-    Some(Finding::problem("file", format!("The folder {} cannot be written: {error}.", folder.display()), CHOWN))
+    Some(Finding::problem("file", format!("The folder {} is not writable: {error}.", folder.display()), CHOWN))
 }
 
-/// What is wrong with the file, if it is the file that is.
+/// Returns the problem with the file, if the error is about the file.
 pub(super) fn problem(error: &SqlError, file: &Path) -> Option<Finding> {
     let fix = match error {
         SqlError::NoFolder { folder, .. } => {
@@ -41,7 +40,7 @@ pub(super) fn problem(error: &SqlError, file: &Path) -> Option<Finding> {
             )
         }
         SqlError::NotAFile { .. } => {
-            "Name a file of Onceward's own in --store, as in sqlite:/var/lib/onceward.db; `onceward migrate` makes it."
+            "Name a file for Onceward alone in --store, as in sqlite:/var/lib/onceward.db; `onceward migrate` creates it."
                 .to_owned()
         }
         SqlError::NoRights(why) => return Some(denied(why, file)),
@@ -54,7 +53,7 @@ pub(super) fn problem(error: &SqlError, file: &Path) -> Option<Finding> {
     Some(Finding::problem("file", format!("{}.", says.split("; ").next().unwrap_or(&says)), fix))
 }
 
-/// A file that can be read and takes no record.
+/// Returns the problem with a file that can be read but not written.
 pub(super) fn refused(error: &StoreError, file: &Path) -> Option<Finding> {
     let says = error.to_string();
     says.contains("readonly database").then(|| denied("attempt to write a readonly database", file))
@@ -62,7 +61,7 @@ pub(super) fn refused(error: &StoreError, file: &Path) -> Option<Finding> {
 
 fn denied(why: &str, file: &Path) -> Finding {
     let folder = file.parent().unwrap_or(file).display().to_string();
-    // What the system says is more exact than what SQLite does.
+    // The error of the operating system is more exact than that of SQLite.
     let why = File::options()
         .read(true)
         .append(true)
@@ -70,7 +69,7 @@ fn denied(why: &str, file: &Path) -> Finding {
         .err()
         .map_or(why.to_owned(), |error: io::Error| error.to_string());
     let says = format!(
-        "{} cannot be opened by this user for writing, or the folder {folder} cannot be written: {why}.",
+        "{} cannot be opened by this user for writing, or the folder {folder} is not writable: {why}.",
         file.display()
     );
     Finding::problem("file", says, CHOWN)
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_is_named_however_its_address_is_written() {
+    fn sqlite_file_is_named_for_every_address_form() {
         for address in ["/var/lib/store.db", "///var/lib/store.db", "/var/lib/store.db?mode=rwc"] {
             assert_eq!(named(address), Path::new("/var/lib/store.db"), "{address}");
         }

@@ -7,7 +7,7 @@ use clap::ArgMatches;
 
 use super::output::Failure;
 
-/// Whether a command is to speak to a program, at whatever depth that was said.
+/// Returns true if `--json` is given, on this command or on a subcommand.
 pub(super) fn is_json(matches: &ArgMatches) -> bool {
     is_set(matches, "json") || matches.subcommand().is_some_and(|(_, below)| is_json(below))
 }
@@ -29,11 +29,11 @@ pub(super) fn optional_duration(matches: &ArgMatches, name: &str) -> Result<Opti
     text(matches, name).map(read).transpose()
 }
 
-/// A duration of a millisecond or more.
+/// Returns a duration of at least one millisecond.
 pub(super) fn duration(matches: &ArgMatches, name: &str) -> Result<Duration, Failure> {
     match optional_duration(matches, name)? {
         None => Err(Failure::usage(format!("--{name} is missing"))),
-        Some(Duration::ZERO) => Err(Failure::usage(format!("--{name}: it is no time at all; write it as in `2s`"))),
+        Some(Duration::ZERO) => Err(Failure::usage(format!("--{name}: the duration must be positive, as in `2s`"))),
         Some(duration) => Ok(duration),
     }
 }

@@ -1,4 +1,4 @@
-//! `onceward audit`: claims in a log that began, never ended, and have no live owner.
+//! `onceward audit`: lists claims in a log that have no end and no live owner.
 
 mod claim_state;
 mod event_log;
@@ -18,9 +18,9 @@ use super::store::{guard, reachable};
 use super::token::lasting;
 use crate::config::Config;
 
-/// What to do where the store cannot be reached.
-const INSTEAD: &str = "Its records end with it, so there is nothing to settle.";
-/// A claim, and what is known of it.
+/// The advice for the memory store.
+const INSTEAD: &str = "Its records end with the process, so there is nothing to settle.";
+/// A claim and its state.
 type AuditedClaim = (OpenClaim, ClaimState);
 
 pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
@@ -32,7 +32,7 @@ pub(super) async fn audit(matches: &ArgMatches, config: &Config) -> Result<Outpu
     let begun = Instant::now();
     let seen = examine(&guard, log.open()).await?;
     let mut judged = judge(&guard, seen, begun, is_set(matches, "wait")).await?;
-    // What has ended since the log was read is no concern of ours, though its record is gone. An input cannot be read again.
+    // A claim that has ended since the log was read has no record either, so the log is read again. Stdin cannot be read twice.
     let is_input = files.is_empty() || files.iter().any(|file| file == "-");
     let now = if is_input { log } else { EventLog::read(&files)? };
     judged.retain(|(open, _)| now.is_open(open));
@@ -48,8 +48,8 @@ async fn examine(guard: &Guard, open: Vec<OpenClaim>) -> Result<Vec<(OpenClaim, 
     Ok(asked)
 }
 
-/// Says what became of each. Where one looks as if its owner were gone, that is believed only after a second look, a lease later: until then
-/// whoever is alive has renewed it, whatever the clocks say. Whoever may be alive is waited for only if that is asked for.
+/// Returns the state of each claim. A claim whose owner seems to be gone is read a second time, a lease later: a live owner has renewed it by
+/// then, whatever the clocks say. With `waits`, claims that may still be alive are awaited too.
 async fn judge(
     guard: &Guard,
     seen: Vec<(OpenClaim, Snapshot)>,
@@ -97,7 +97,7 @@ fn report(log: &EventLog, judged: Vec<AuditedClaim>) -> Output {
     let mut text = log.remarks();
     for (open, fate) in &gone {
         text += &format!(
-            "{}  {}\n  {}\n  run {}, begun {}\n",
+            "{}  {}\n  {}\n  run {}, started {}\n",
             open.ticket,
             on_one_line(&open.action),
             fate.says(),
@@ -108,19 +108,19 @@ fn report(log: &EventLog, judged: Vec<AuditedClaim>) -> Output {
     }
     text += &match gone.len() {
         0 => "No claim has lost its owner.\n".to_owned(),
-        count => format!("\n{count} claim(s) whose owner is gone, or whose end nobody can tell.\n"),
+        count => format!("\n{count} claim(s) whose owner is gone or whose outcome is unknown.\n"),
     };
     if let Some(doubt) = doubt {
         text += &format!(
-            "{in_doubt} more began and have not ended. If a process has just died, its claims look alive for a lease: ask again in {}, \
-             or with --wait.\n",
+            "{in_doubt} more claim(s) have no end in the log. The claims of a process that has just died look alive until their lease expires: \
+             run this again in {}, or with --wait.\n",
             lasting(doubt)
         );
     }
     if gone.is_empty() { Output::fine(text, json) } else { Output::problem(text, json) }
 }
 
-/// An action without control characters: it may be the decoded path of a client's request.
+/// Replaces control characters in an action: it may be the decoded path of a client's request.
 fn on_one_line(action: &str) -> String {
     action.replace(char::is_control, "\u{fffd}")
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn action_of_a_client_writes_no_line_of_its_own() {
+    fn action_with_line_breaks_stays_on_one_line() {
         assert_eq!(
             on_one_line("POST /a\nNo claim has lost its owner.\u{1b}[2J"),
             "POST /a\u{fffd}No claim has lost its owner.\u{fffd}[2J"
@@ -145,9 +145,9 @@ mod tests {
         assert_eq!(on_one_line("POST /o'brien/é"), "POST /o'brien/é");
     }
 
-    /// Two machines, and the clock of whoever asks is far ahead.
+    /// Two machines; the operator's clock is far ahead.
     #[tokio::test]
-    async fn who_is_alive_is_not_listed_and_who_died_is_also_if_our_clock_is_ahead() {
+    async fn only_dead_owners_are_listed_despite_clock_skew() {
         let (store, ahead) = (Arc::new(Memory::new()), ManualClock::new());
         ahead.advance(Duration::from_secs(20 * 365 * 24 * 60 * 60));
         let owners = [(); 2].map(|()| Guard::new(Arc::clone(&store)));
@@ -157,12 +157,12 @@ mod tests {
         for (owner, name) in owners.iter().zip(["alive", "dead"]) {
             let key = Key::new(name).unwrap();
             let intent = Intent::new("a", Subject::anonymous()).key(&key);
-            let Ok(Verdict::Run(pass)) = owner.check(&policy, &intent).await else { panic!("it is free") };
+            let Ok(Verdict::Run(pass)) = owner.check(&policy, &intent).await else { panic!("the key is free") };
             let ticket = Ticket::of_key(&Subject::anonymous(), "a", &key);
             open.push(OpenClaim::new(pass.run_id().unwrap(), ticket, LastEvent::Claimed));
             passes.push(pass);
         }
-        // It is out of its guard's hands, and nobody renews it.
+        // A signed pass is no longer renewed by its guard.
         passes.pop().unwrap().into_signed().await.unwrap();
         let begun = Instant::now();
         let seen = examine(&operator, open).await.unwrap();

@@ -1,4 +1,4 @@
-//! `onceward check`: whether the settings and the store are fit for use.
+//! `onceward check`: checks whether the settings and the store are fit for use.
 
 use clap::ArgMatches;
 use serde_json::{Value, json};
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::argument::is_set;
 use super::output::{Failure, Output};
 use super::table::table;
+use crate::check::connect_error::NamedRedis;
 use crate::check::durability::Losses;
 use crate::check::finding::{Finding, Level};
 use crate::check::probe::Probe;
@@ -41,13 +42,17 @@ pub(super) async fn check(matches: &ArgMatches, sources: &Sources) -> Result<Out
 }
 
 fn memory() -> Finding {
-    Finding::note("store", "Records are kept in the service's own process: for one process, and gone when it ends.")
+    Finding::note(
+        "store",
+        "Records are stored in the memory of the service: for a single process only, and lost when it stops.",
+    )
 }
 
 async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
+    let named = NamedRedis::of(address, &config.store.to_string());
     let servers = match servers(address).await {
         Ok(servers) => servers,
-        Err(error) => return (vec![error.finding(&config.store.to_string())], Vec::new()),
+        Err(error) => return (vec![error.finding(&named)], Vec::new()),
     };
     let (are_several, is_of_cluster) = (servers.len() > 1, is_cluster(address));
     let (mut findings, mut losses) = (Vec::new(), Losses::new());
@@ -62,7 +67,7 @@ async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
                 found.extend(rules::slowness(facts, config.store_timeout));
                 found
             }
-            Err(error) => vec![error.finding(&config.store.to_string())],
+            Err(error) => vec![error.finding(&named)],
         };
         if are_several {
             found.iter_mut().for_each(|finding| finding.says = format!("{place}: {}", finding.says));
@@ -74,7 +79,7 @@ async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
     (findings, losses)
 }
 
-/// A setting's name, its value and where that came from.
+/// Returns the name, value and source of a setting.
 fn setting(name: &'static str, value: Option<(String, impl std::fmt::Display)>) -> [Value; 3] {
     match value {
         Some((value, from)) => [name.into(), value.into(), from.to_string().into()],
@@ -94,5 +99,5 @@ fn page(settings: &[[Value; 3]], config: &Config, findings: &[Finding], losses: 
         page += "\nWhat can be lost\n";
         losses.iter().for_each(|(when, what)| page += &format!("  {when}: {what}\n"));
     }
-    page + if is_fit { "\nFit for use.\n" } else { "\nNot fit for use: see what is marked above.\n" }
+    page + if is_fit { "\nFit for use.\n" } else { "\nNot fit for use: see the problems above.\n" }
 }

@@ -1,50 +1,53 @@
-//! The grammar of the command line, and its help.
+//! The commands and flags, and their help.
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
 
 use crate::config::flag::flags;
 
-/// The commands as the help lists them.
+/// The commands, in the groups of the help.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("Run it", &["serve", "healthcheck", "stats"]),
-    ("Look after it", &["check", "audit", "key", "token"]),
-    ("Set it up", &["migrate", "config", "completions"]),
+    ("Run", &["serve", "healthcheck", "stats"]),
+    ("Operate", &["check", "audit", "key", "token"]),
+    ("Set up", &["migrate", "config", "completions"]),
 ];
 
-/// Settings that a command shows in its own help, out of all that it takes.
+/// Settings that a command shows in its own help. It accepts all of them.
 const FOR_THE_STORE: [&str; 4] = ["config", "store", "store_file", "prefix"];
 const FOR_THE_SERVICE: [&str; 3] = ["config", "listen", "admin_listen"];
 
-/// How every setting can be given.
-const GIVING: &str = "Every setting can also be given in the environment, as ONCEWARD_TOKEN_TTL for --token-ttl, and in a TOML file, as \
-     token_ttl. A flag goes over the environment, the environment over the file. Flags may stand before a command or behind it.\n\
-     Durations are written 90s, 10m, 24h. A secret is better given as a file, with --api-key-file and its like.";
+/// The sources of settings.
+const GIVING: &str = "Every setting is also an environment variable (ONCEWARD_TOKEN_TTL for --token-ttl) and a key in a TOML file (token_ttl). \
+     Flags override the environment, and the environment overrides the file. Flags may precede or follow a command.\n\
+     Durations: 250ms, 90s, 10m, 24h. Pass secrets as files, for example with --api-key-file.";
 
-/// The whole command line.
+/// Exit codes of a command without codes of its own.
+const EXIT_CODES: &str = "0 success, 1 a problem, 2 wrong usage or invalid setting";
+
+/// Returns the whole command line.
 pub(super) fn command() -> Command {
     let commands =
         [serve(), healthcheck(), stats(), check(), audit(), key(), token(), migrate(), config(), completions()];
     let listed = groups(&commands);
     Command::new("onceward")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Makes a submission take effect once, however often it is sent: issues one-time tokens and accepts each once.")
+        .about("Makes a submission take effect once, however often it is sent: one-time tokens, idempotency keys and intervals.")
         .before_help(listed)
         .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}")
         .override_usage("onceward [SETTINGS] [COMMAND]")
-        .after_help(format!("Without a command it serves.\n{GIVING}\nExit codes: 0 fine, 1 a problem, 2 wrong usage or settings."))
-        // They are listed above, under their headings.
+        .after_help(format!("Without a command, onceward runs `serve`.\n{GIVING}\nExit codes: {EXIT_CODES}."))
+        // `groups` lists them.
         .subcommands(commands.map(|command| command.hide(true)))
         .disable_help_subcommand(true)
         .args(flags())
 }
 
-/// The same for whoever wants to see every command.
+/// Returns the command line with every command visible, for completions.
 pub(super) fn listed() -> Command {
     let names: Vec<_> = command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
     names.iter().fold(command(), |command, name| command.mut_subcommand(name, |command| command.hide(false)))
 }
 
-/// The commands under their headings.
+/// Returns the list of commands under their headings.
 fn groups(commands: &[Command]) -> String {
     let about = |name: &str| {
         let command = commands.iter().find(|command| command.get_name() == name);
@@ -54,52 +57,56 @@ fn groups(commands: &[Command]) -> String {
     let group =
         |(heading, names): (&str, &[&str])| format!("{heading}:\n{}\n", names.iter().map(line).collect::<String>());
     let listed: String = GROUPS.into_iter().map(group).collect();
-    format!("{listed}`onceward COMMAND --help` explains a command, with an example.")
+    format!("{listed}See `onceward COMMAND --help` for details, an example and exit codes.")
 }
 
 fn serve() -> Command {
     Command::new("serve")
-        .about("Run the service; what `onceward` does by itself")
+        .about("Run the service (the default)")
         .after_help(format!(
-            "Example:\n  onceward serve --store redis://127.0.0.1:6379 --api-key-file /run/secrets/api_key\n\n{GIVING}"
+            "Example:\n  onceward serve --store redis://127.0.0.1:6379 --api-key-file /run/secrets/api_key\n\n\
+             Exit codes: 0 stopped by SIGTERM or SIGINT, 1 could not start or failed, 2 wrong usage or invalid setting.\n\n{GIVING}"
         ))
         .args(flags())
 }
 
 fn healthcheck() -> Command {
-    let timeout = value("timeout", "DURATION", "How long the answer may take").default_value("2s");
+    let timeout = value("timeout", "DURATION", "Timeout of the request").default_value("2s");
     let command = named(
         "healthcheck",
-        "Ask the running service whether it can do its work",
-        "Asks /readyz where the service listens (0.0.0.0 is asked on 127.0.0.1), and ends with 0 if it is ready and with 1 if it is not.",
+        "Check whether the running service is ready",
+        "Sends GET /readyz to the address in `listen` (to 127.0.0.1 if that is 0.0.0.0). For the health check of a container.",
         "HEALTHCHECK CMD [\"onceward\", \"healthcheck\"]",
+        "0 ready, 1 not ready or not reachable, 2 wrong usage or invalid setting",
     );
     with_settings(command.arg(timeout), &["config", "listen"])
 }
 
 fn stats() -> Command {
-    let watch = switch("watch", "Show them again and again, with what was added each second, until Ctrl-C");
-    let every = value("every", "DURATION", "How often, with --watch").default_value("2s").requires("watch");
-    let count = value("count", "COUNT", "How many times, with --watch [default: until Ctrl-C]").requires("watch");
-    let timeout = value("timeout", "DURATION", "How long an answer may take").default_value("2s");
+    let watch = switch("watch", "Refresh until Ctrl-C, with rates per second");
+    let every = value("every", "DURATION", "Refresh interval, with --watch").default_value("2s").requires("watch");
+    let count = value("count", "COUNT", "Number of refreshes, with --watch [default: until Ctrl-C]").requires("watch");
+    let timeout = value("timeout", "DURATION", "Timeout of a request").default_value("2s");
     let command = named(
         "stats",
-        "Show what the running service counts",
-        "Reads /metrics of the running service: tokens issued, verdicts by policy and code, replays, what runs, how long the store takes.",
+        "Show the metrics of the running service",
+        "Reads /metrics of the running service: tokens issued, verdicts by policy and code, requests in flight, latency of the store.",
         "onceward stats --watch",
+        "0 success, 1 the service is not reachable, 2 wrong usage or invalid setting",
     );
     with_settings(command.args([watch, every, count, timeout]), &FOR_THE_SERVICE)
 }
 
 fn check() -> Command {
-    let strict = switch("strict", "End with 1 also where there is only a warning");
+    let strict = switch("strict", "Exit with 1 on warnings too");
     let command = named(
         "check",
-        "Say whether the settings and the store are fit for use, and what can be lost",
-        "Shows every setting and where it came from, with secrets masked, and asks the store. Of Redis it says in words whether it is \
-         too old, a replica, full or evicting, what its user may not do, and what a crash loses. It writes one record of a second, under a \
-         name that nobody else has. Ends with 0 if all is fit for use, 1 if not, 2 if a setting is wrong.",
+        "Check the settings and the store, and show what a failure can lose",
+        "Shows every setting and its source, with secrets masked, and probes the store. For Redis it reports the version, the role (replica or \
+         master), memory and eviction policy, missing ACL permissions, and what a crash or a failover loses. It writes one record under a \
+         unique name, which expires after a second.",
         "onceward check --store redis://127.0.0.1:6379",
+        "0 fit for use, 1 not fit (with --strict also on warnings), 2 wrong usage or invalid setting",
     );
     with_settings(command.arg(strict), &FOR_THE_STORE)
 }
@@ -107,18 +114,18 @@ fn check() -> Command {
 fn audit() -> Command {
     let files = Arg::new("FILE")
         .action(ArgAction::Append)
-        .help("Logs of the service or of applications, as JSON lines; `-` or none is the input");
-    let wait = switch("wait", "Wait until it is known of every claim whether its owner is alive: up to a lease");
+        .help("Logs of the service or of applications, as JSON lines; `-` or none reads stdin");
+    let wait = switch("wait", "Wait up to a lease, until the owner of every claim is known to be alive or gone");
     let command = named(
         "audit",
-        "List the claims in a log whose owner is gone",
-        "Reads the log that `--log json` writes (or that an application writes of the target onceward::event, as JSON), finds claims \
-         that were begun and never ended, asks the store about each, and lists those whose owner died, and those that ended as unknown \
-         and are still held. That an owner died is believed after a second look, a lease after the first (15 s unless the application \
-         says otherwise), whatever the clocks say. A claim of a process that died less than a lease ago looks alive until then; --wait waits for \
-         it. Ends with 1 if there is any, and with 2 if a log cannot be read: no JSON lines, lines of another program, or none at the level \
-         info. Foreign lines among the own are counted and skipped.",
+        "List claims in a log whose owner crashed or whose outcome is unknown",
+        "Reads the log that `--log json` writes (or that an application writes as JSON for the target onceward::event), finds claims without \
+         an end, looks each up in the store, and lists those whose owner crashed, and those that ended as unknown and are still held. \
+         Before it reports a crashed owner, it reads the record twice, a lease apart (15 s by default), so clock differences do not matter. \
+         A claim of a process that died less than a lease ago looks alive until then; --wait waits for it. A log must contain JSON lines of \
+         Onceward at level info or finer; other lines in it are counted and skipped.",
         "onceward audit --store redis://127.0.0.1:6379 /var/log/onceward/*.log\n  journalctl -u onceward -o cat | onceward audit --wait",
+        "0 no such claim, 1 at least one, or a problem, 2 wrong usage, invalid setting or unreadable log",
     );
     with_settings(command.arg(files).arg(wait), &FOR_THE_STORE)
 }
@@ -126,18 +133,20 @@ fn audit() -> Command {
 fn key() -> Command {
     let look = named(
         "look",
-        "Say what is on record of a key, and change nothing",
+        "Show the record of a key, without changing it",
         "",
         "onceward key look order-4711 --action 'POST /payments' --subject alice\n  onceward key look ticket:key:3q2-7w…",
+        EXIT_CODES,
     );
     let settle = named(
         "settle",
-        "Settle a run whose effect is unknown: --applied or --not-applied",
-        "A run that may still be alive is left alone: unless its owner has recorded that the effect is unknown, this command reads the record \
-         twice, a lease apart (15 s by default). With --json it prints a line that can be appended to the log, so that `audit` no longer \
-         lists the run.",
+        "Settle a run whose outcome is unknown: --applied or --not-applied",
+        "Does not touch a run that may still be alive: unless its owner has recorded that the outcome is unknown, this command reads the \
+         record twice, a lease apart (15 s by default). With --json it prints a line that can be appended to the log, so that `audit` no \
+         longer lists the run.",
         "onceward key settle ticket:key:3q2-7w… --applied --status 201 --body-file answer.json --header 'content-type: application/json'\n  \
          onceward key settle order-4711 --action 'POST /payments' --subject alice --not-applied",
+        "0 settled, 1 not settled, 2 wrong usage or invalid setting",
     );
     let settle = settle
         .arg(switch(
@@ -154,9 +163,9 @@ fn key() -> Command {
                 .conflicts_with("not-applied"),
         )
         .arg(value("run", "ID", "Settle this run only, as `audit` names it"))
-        .arg(value("retain", "DURATION", "How long the reply is stored [default: 24h]").conflicts_with("not-applied"));
+        .arg(value("retain", "DURATION", "Retention of the reply [default: 24h]").conflicts_with("not-applied"));
     Command::new("key")
-        .about("Show the record of a key, and settle a run whose effect is unknown: look, settle")
+        .about("Show the record of a key, or settle a run whose outcome is unknown")
         .after_help("Example:\n  onceward key look order-4711 --action 'POST /payments' --subject alice")
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -167,16 +176,16 @@ fn key() -> Command {
         ])
 }
 
-/// Which key it is about.
+/// Adds the arguments that select a key.
 fn with_ticket(command: Command) -> Command {
     command
         .arg(Arg::new("KEY").value_name("KEY or TICKET").help(
             "The key that the client sent, with its --action; or its ticket, as `audit` and the log print it (ticket:key:…)",
         ))
-        .arg(value("key", "KEY", "The key, also if it begins with `ticket:`"))
+        .arg(value("key", "KEY", "The key, even if it begins with `ticket:`"))
         .arg(value("ticket", "TICKET", "The ticket"))
         .arg(value("action", "ACTION", "The action the key was sent for, as in `POST /payments`"))
-        .arg(value("subject", "NAME", "The client that sent the key; none is anonymous"))
+        .arg(value("subject", "NAME", "The subject that sent the key [default: anonymous]"))
         .group(ArgGroup::new("which").args(["KEY", "key", "ticket"]).required(true))
 }
 
@@ -186,31 +195,40 @@ fn token() -> Command {
     let which = || {
         Arg::new("TOKEN")
             .required(true)
-            .help("The token; `-` reads it from the input, so that no history and no list of processes has it")
+            .help("The token; `-` reads it from stdin, which keeps it out of the shell history and the process list")
     };
     let issue = named(
         "issue",
-        "Issue tokens, one on each line",
+        "Issue tokens, one per line",
         "",
         "onceward token issue --action 'POST /orders' --ttl 10m --count 3",
+        EXIT_CODES,
     )
-    .arg(action("Good for this action only, as in `POST /orders`"))
-    .arg(subject("Good for this caller only"))
-    .arg(value("ttl", "DURATION", "How long it lives, 1s to 24h [default: token_ttl]"))
-    .arg(value("count", "COUNT", "How many, up to 1000").default_value("1"));
+    .arg(action("Bind the token to this action, as in `POST /orders`"))
+    .arg(subject("Bind the token to this subject"))
+    .arg(value("ttl", "DURATION", "Time until the token expires, 1s to 24h [default: token_ttl]"))
+    .arg(value("count", "COUNT", "Number of tokens, up to 1000").default_value("1"));
     let inspect = named(
         "inspect",
-        "Say everything that can be said of a token, and use nothing up",
+        "Show the signature, binding, expiry and state of a token, without using it",
         "",
         "onceward token inspect - < token.txt",
+        "0 the token can be used, 1 it cannot, or a problem, 2 wrong usage or invalid setting",
     )
     .arg(which())
-    .arg(action("The action it is bound to, without which its signature cannot be checked"))
-    .arg(subject("The caller it is bound to"));
-    let revoke = named("revoke", "Take a token out of use", "", "onceward token revoke - < token.txt").arg(which());
+    .arg(action("The action that the token is bound to, required to check its signature"))
+    .arg(subject("The subject that the token is bound to"));
+    let revoke = named(
+        "revoke",
+        "Revoke a token: requests with it are rejected as token_revoked",
+        "",
+        "onceward token revoke - < token.txt",
+        "0 revoked, or not on record, 1 used, in use or malformed, or a problem, 2 wrong usage or invalid setting",
+    )
+    .arg(which());
     let commands = [issue, inspect, revoke].map(|command| with_settings(command, &FOR_THE_STORE));
     Command::new("token")
-        .about("Handle tokens: issue, inspect, revoke")
+        .about("Issue, inspect or revoke tokens")
         .after_help("Example:\n  onceward token issue --store redis://127.0.0.1:6379")
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -222,12 +240,13 @@ fn migrate() -> Command {
     let print = switch("print-sql", "Print the statements instead of running them");
     let command = named(
         "migrate",
-        "Make the tables of Onceward in a database",
-        "Makes what is missing in the database of `store`, updates tables of an earlier version, and changes nothing where all is there; it can be run as often as you like, also \
-         while the service runs. The tables hold what the service keeps, and what applications claim in their own transactions. Redis and \
-         memory need none of it.",
+        "Create or update the tables of Onceward in a database",
+        "Creates missing tables in the database of `store` and updates tables of an earlier version. It is idempotent and can run while the \
+         service runs. The tables store the records of the service, and the claims of applications in their own transactions. Redis and the \
+         memory store need no tables.",
         "onceward migrate --store postgres://shop@127.0.0.1/shop\n  onceward migrate --store sqlite:/var/lib/onceward.db\n  \
          onceward migrate --store postgres://shop@127.0.0.1/shop --print-sql > migrations/onceward.sql",
+        EXIT_CODES,
     );
     with_settings(command.arg(print), &FOR_THE_STORE)
 }
@@ -235,18 +254,20 @@ fn migrate() -> Command {
 fn config() -> Command {
     let init = named(
         "init",
-        "Print a file with every setting, its default and what it does",
+        "Print a settings file with every setting, its default and its description",
         "",
         "onceward config init > onceward.toml",
+        EXIT_CODES,
     );
     let schema = named(
         "schema",
-        "Print the JSON Schema of that file, for editors",
+        "Print the JSON Schema of the settings file, for editors",
         "",
         "onceward config schema > onceward.schema.json",
+        EXIT_CODES,
     );
     Command::new("config")
-        .about("Print a file with settings, or its schema: init, schema")
+        .about("Print a settings file, or its JSON Schema")
         .after_help("Example:\n  onceward config init > onceward.toml")
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -258,24 +279,31 @@ fn completions() -> Command {
     let shell = Arg::new("SHELL").required(true).value_parser(["bash", "fish", "zsh"]).help("The shell");
     named(
         "completions",
-        "Print completions for bash, fish or zsh",
+        "Print a completion script for bash, fish or zsh",
         "",
         "onceward completions bash > /etc/bash_completion.d/onceward\n  onceward completions zsh > ~/.zfunc/_onceward\n  \
          onceward completions fish > ~/.config/fish/completions/onceward.fish",
+        EXIT_CODES,
     )
     .arg(shell)
 }
 
-/// A command with its help. Each has an example, and says it for programs if it is asked to.
-fn named(name: &'static str, about: &'static str, more: &'static str, example: &str) -> Command {
+/// Returns a command with its help: summary, details, an example and the exit codes. Each accepts `--json`.
+fn named(
+    name: &'static str,
+    about: &'static str,
+    more: &'static str,
+    example: &str,
+    exit_codes: &'static str,
+) -> Command {
     let command = Command::new(name)
         .about(about)
-        .after_help(format!("Example:\n  {example}"))
-        .arg(switch("json", "Say it as JSON, for programs"));
+        .after_help(format!("Example:\n  {example}\n\nExit codes: {exit_codes}."))
+        .arg(switch("json", "Print JSON"));
     if more.is_empty() { command } else { command.long_about(format!("{about}.\n\n{more}")) }
 }
 
-/// All settings, most of which its help does not repeat.
+/// Adds all settings; the help of the command shows only some of them.
 fn with_settings(command: Command, shown: &[&str]) -> Command {
     let example = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let flags = flags().map(|flag| {
@@ -283,7 +311,7 @@ fn with_settings(command: Command, shown: &[&str]) -> Command {
         flag.help_heading("Settings").hide_short_help(false).hide(!is_shown)
     });
     command.args(flags).after_help(format!(
-        "{example}\n\nIt takes the same settings as the service, from flags, environment and file: `onceward --help`."
+        "{example}\n\nAccepts all settings of the service, from flags, environment and file: see `onceward --help`."
     ))
 }
 
@@ -299,15 +327,15 @@ fn value(name: &'static str, of: &'static str, help: &'static str) -> Arg {
 mod tests {
     use super::*;
 
-    /// Every command there is, with the way to it.
-    fn all(command: Command, way: &str) -> Vec<(String, Command)> {
-        let way = format!("{way} {}", command.get_name()).trim().to_owned();
-        let below = command.get_subcommands().cloned().flat_map(|below| all(below, &way)).collect::<Vec<_>>();
-        [(way, command)].into_iter().chain(below).collect()
+    /// Returns every command with its path.
+    fn all(command: Command, path: &str) -> Vec<(String, Command)> {
+        let path = format!("{path} {}", command.get_name()).trim().to_owned();
+        let below = command.get_subcommands().cloned().flat_map(|below| all(below, &path)).collect::<Vec<_>>();
+        [(path, command)].into_iter().chain(below).collect()
     }
 
     #[test]
-    fn the_command_line_holds_together() {
+    fn command_line_definition_is_valid() {
         command().debug_assert();
     }
 
@@ -317,13 +345,13 @@ mod tests {
         for below in command.get_subcommands() {
             assert!(listed.contains(&format!("\n  {} ", below.get_name())), "{} is not in\n{listed}", below.get_name());
         }
-        for (way, mut command) in all(command, "").into_iter().skip(1) {
-            assert!(command.get_about().is_some(), "{way}");
+        for (path, mut command) in all(command, "").into_iter().skip(1) {
+            assert!(command.get_about().is_some(), "{path}");
             let help = command.render_long_help().to_string();
             assert!(
                 help.contains("Example")
-                    && (help.contains("--json") || command.has_subcommands() || way.ends_with("serve")),
-                "{way}:\n{help}"
+                    && (help.contains("--json") || command.has_subcommands() || path.ends_with("serve")),
+                "{path}:\n{help}"
             );
         }
     }

@@ -6,11 +6,11 @@ use super::output::Output;
 use crate::config::flag::examples;
 use crate::config::setting::Setting;
 
-/// A file with every setting, its default and what it does, all of it commented out.
+/// Prints a settings file with every setting, its default and its description, all commented out.
 pub(super) fn init() -> Output {
     let mut file = String::from(
-        "# Settings of Onceward. Everything is at its default: take away a `#` to change it.\n\
-         # A flag goes over an environment variable, and that over this file. Check it: onceward check --config FILE\n",
+        "# Settings of Onceward. Every setting has its default value: remove a `#` to change one.\n\
+         # Flags override environment variables, and those override this file. To check it: onceward check --config FILE\n",
     );
     let mut settings = Vec::new();
     for (setting, example) in examples() {
@@ -24,13 +24,13 @@ pub(super) fn init() -> Output {
     Output::fine(file, json!({ "settings": settings }))
 }
 
-/// The JSON Schema of that file.
+/// Prints the JSON Schema of the settings file.
 pub(super) fn schema() -> Output {
     let mut properties = Map::new();
     for (setting, _) in examples() {
         properties.insert(setting.name.to_owned(), property(setting));
         if setting.is_secret {
-            let help = format!("A file that holds {}", setting.name);
+            let help = format!("File that contains {}", setting.name);
             properties.insert(format!("{}_file", setting.name), json!({"type": "string", "description": help}));
         }
     }
@@ -60,7 +60,7 @@ fn property(setting: &Setting) -> Value {
     property
 }
 
-/// What a value may be, by what stands for it in the help.
+/// Returns the schema of a value, by its placeholder in the help.
 fn kind(value: &str) -> Value {
     match value {
         "DURATION" => json!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}),
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// The file as somebody leaves it who takes every comment sign away.
+    /// Returns the file with every setting uncommented.
     fn everything(keep: impl Fn(&str) -> bool) -> String {
         let name = |line: &str| {
             line.strip_prefix('#').and_then(|line| line.split_once(" = ")).map(|(name, _)| name.to_owned())
@@ -109,18 +109,18 @@ mod tests {
     }
 
     #[test]
-    fn the_file_to_begin_with_loads_as_it_is_and_with_everything_in_it_taken_in() {
+    fn generated_config_loads_with_and_without_its_examples() {
         assert!(load(&init().text).unwrap().warnings.is_empty());
         let all = everything(|name| !name.ends_with("_file"));
         assert_eq!(all.lines().count(), crate::config::setting::SETTINGS.len(), "{all}");
-        let refused = load(&all).unwrap_err().to_string();
-        assert!(refused.contains("placeholder"), "{refused}");
+        let error = load(&all).unwrap_err().to_string();
+        assert!(error.contains("placeholder"), "{error}");
         let all = all.replace("change-me", "not-a-secret");
         load(&all).unwrap_or_else(|error| panic!("{error}\n{all}"));
     }
 
     #[test]
-    fn the_file_conforms_to_the_schema_and_what_would_not_load_does_not() {
+    fn generated_config_conforms_to_the_schema() {
         conforms(&init().text).unwrap();
         conforms(&everything(|_| true)).unwrap();
         for good in [

@@ -1,4 +1,4 @@
-//! `onceward healthcheck`: whether the running service is ready, for the health check of a container.
+//! `onceward healthcheck`: checks whether the running service is ready, for the health check of a container.
 
 use clap::ArgMatches;
 use serde_json::json;
@@ -17,9 +17,9 @@ pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result
             let problem: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
             let code = problem["code"].as_str().unwrap_or("no reason given");
             let detail = problem["detail"].as_str().map(|detail| format!(". {detail}")).unwrap_or_default();
-            (false, format!("not ready: {address} answered {} ({code}){detail}", answer.status))
+            (false, format!("not ready: {address} responded with {} ({code}){detail}", answer.status))
         }
-        Err(error) => (false, format!("not ready: {address}: it {error}")),
+        Err(error) => (false, format!("not ready: {address}: {error}")),
     };
     let json = json!({"ready": is_ready, "address": address.to_string(), "says": why});
     Ok(if is_ready { Output::fine(format!("{why}\n"), json) } else { Output::problem(format!("{why}\n"), json) })

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// More than this is no answer of ours.
+/// Maximum size of a response.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// A response.
@@ -17,20 +17,20 @@ pub(super) struct HttpReply {
     pub(super) body: String,
 }
 
-/// Why there is no response, worded to follow "it".
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RequestError {
-    #[error("does not listen there: {0}")]
+    #[error("cannot connect: {0}")]
     Connect(std::io::Error),
-    #[error("hung up: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(#[from] std::io::Error),
-    #[error("did not answer in time")]
+    #[error("no response in time")]
     Timeout,
-    #[error("answered what is not HTTP; is something else listening there?")]
+    #[error("the response is not HTTP; is another program listening there?")]
     NotHttp,
 }
 
-/// Where a service that listens here is reached from this machine: an address that stands for all of them leads to none.
+/// Returns the address at which a service that listens here is reached from this machine: 0.0.0.0 becomes 127.0.0.1.
 pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -46,7 +46,7 @@ pub(super) async fn get(address: SocketAddr, path: &str, within: Duration) -> Re
 
 async fn ask(address: SocketAddr, path: &str) -> Result<HttpReply, RequestError> {
     let mut stream = TcpStream::connect(address).await.map_err(RequestError::Connect)?;
-    // Of version 1.0 the answer ends with the connection, and comes in one piece.
+    // HTTP/1.0: the response is not chunked and ends with the connection.
     let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: */*\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_and_anything_else_is_not() {
+    fn http_response_is_parsed_and_other_data_rejected() {
         let read = |text: &str| read(text.as_bytes()).map(|answer| (answer.status, answer.body));
         assert_eq!(read("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nready\n"), Some((200, "ready\n".into())));
         assert_eq!(read("HTTP/1.0 503\r\n\r\n"), Some((503, String::new())));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_stands_for_all_is_asked_on_this_machine() {
+    fn wildcard_address_is_reached_over_loopback() {
         for (listen, asked) in [("0.0.0.0:80", "127.0.0.1:80"), ("[::]:80", "[::1]:80"), ("10.0.0.7:80", "10.0.0.7:80")]
         {
             assert_eq!(reachable(listen.parse().unwrap()), asked.parse().unwrap());

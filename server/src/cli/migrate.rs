@@ -11,7 +11,7 @@ use crate::config::{Config, StoreAddress};
 pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let StoreAddress::Sql(url) = &config.store else {
         return Err(Failure::usage(format!(
-            "{} needs no tables. Name a database: --store postgres://user@host/database or --store sqlite:path (or ONCEWARD_STORE).",
+            "{} needs no tables. Set a database: --store postgres://user@host/database or --store sqlite:path (or ONCEWARD_STORE).",
             config.store
         )));
     };
@@ -22,11 +22,9 @@ pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Out
     let store = config.store.to_string();
     let migrated = Sql::migrate(url).await.map_err(|error| Failure::problem(format!("{store}: {error}")))?;
     let (text, done) = match migrated {
-        MigrationOutcome::Made => {
-            (format!("{store}: made the tables of Onceward, whose names begin with onceward_.\n"), true)
-        }
-        MigrationOutcome::Updated => (format!("{store}: updated the tables, and kept what is in them.\n"), true),
-        MigrationOutcome::Current => (format!("{store}: all is there, and nothing was changed.\n"), false),
+        MigrationOutcome::Made => (format!("{store}: created the tables of Onceward (onceward_…).\n"), true),
+        MigrationOutcome::Updated => (format!("{store}: updated the tables and kept their records.\n"), true),
+        MigrationOutcome::Current => (format!("{store}: the tables are up to date, nothing was changed.\n"), false),
     };
     Ok(Output::fine(text, json!({ "store": store, "made": done })))
 }

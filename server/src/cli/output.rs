@@ -17,7 +17,7 @@ pub(super) struct Output {
     pub(super) json: Value,
 }
 
-/// Tells whoever sits and waits for a command why it takes a while, and no program.
+/// Prints why a command takes a while, if stderr is a terminal.
 pub(super) fn meanwhile(text: &str) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
@@ -25,7 +25,7 @@ pub(super) fn meanwhile(text: &str) {
     }
 }
 
-/// Why a command could not do its work.
+/// The error of a command, and its exit code.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) code: u8,
@@ -37,7 +37,7 @@ impl Output {
         Self { code: 0, text: text.into(), json }
     }
 
-    /// What is to be looked after.
+    /// The command ran and found a problem.
     pub(super) fn problem(text: impl Into<String>, json: Value) -> Self {
         Self { code: 1, ..Self::fine(text, json) }
     }
@@ -77,6 +77,9 @@ impl From<BadAddress> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let text = error.to_string();
-        Self::problem(format!("{}. `onceward check` says what is wrong with the store.", text.trim_end_matches('.')))
+        Self::problem(format!(
+            "{}. Run `onceward check` to find out what is wrong with the store.",
+            text.trim_end_matches('.')
+        ))
     }
 }

@@ -17,8 +17,11 @@ use super::output::{Failure, Output};
 use super::table::table;
 use crate::config::Config;
 
-/// What is cleared on a terminal before the table is drawn anew.
+/// Clears a terminal before the table is drawn again.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Part of the name of every metric that is a size.
+const BYTES: &str = " bytes";
 
 pub(super) async fn stats(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let within = duration(matches, "timeout")?;
@@ -29,7 +32,7 @@ pub(super) async fn stats(matches: &ArgMatches, config: &Config) -> Result<Outpu
     Ok(shown(address, &sample(address, within).await?, None))
 }
 
-/// Shows them again and again, until nobody reads any more, or as often as was asked for.
+/// Shows the metrics repeatedly, until the reader closes the pipe, or `--count` times.
 async fn watch(matches: &ArgMatches, address: SocketAddr, within: Duration) -> Result<Output, Failure> {
     let every = duration(matches, "every")?;
     let mut left = text(matches, "count").map(|_| number(matches, "count", 1..=1_000_000)).transpose()?;
@@ -52,7 +55,7 @@ async fn watch(matches: &ArgMatches, address: SocketAddr, within: Duration) -> R
     }
 }
 
-/// Where the numbers are shown.
+/// Returns the address that serves `/metrics`.
 fn address(config: &Config) -> SocketAddr {
     config.admin_listen.unwrap_or(config.listen)
 }
@@ -60,13 +63,13 @@ fn address(config: &Config) -> SocketAddr {
 async fn sample(address: SocketAddr, within: Duration) -> Result<Sample, Failure> {
     let missing = |what: String| {
         Failure::problem(format!(
-            "http://{address}/metrics: {what}. Is the service running, and is this where it shows its numbers? (--listen, --admin-listen)"
+            "http://{address}/metrics: {what}. Is the service running, and does it serve metrics at this address? (--listen, --admin-listen)"
         ))
     };
     match get(address, "/metrics", within).await {
         Ok(answer) if answer.status == 200 => Ok(Sample::parse(&answer.body)),
-        Ok(answer) => Err(missing(format!("it answered {}", answer.status))),
-        Err(error) => Err(missing(format!("it {error}"))),
+        Ok(answer) => Err(missing(format!("the response has status {}", answer.status))),
+        Err(error) => Err(missing(error.to_string())),
     }
 }
 
@@ -75,8 +78,11 @@ fn shown(address: SocketAddr, now: &Sample, before: Option<(&Sample, Duration)>)
         Some((before, since)) => format!("{:.1}/s", (count - before.count(name)).max(0.0) / since.as_secs_f64()),
         None => String::new(),
     };
-    let count = |(name, count): (&str, f64)| vec![name.to_owned(), format!("{count:.0}"), rate(count, name)];
-    let level = |(name, level): (&str, f64)| vec![name.to_owned(), format!("{level:.0}"), "now".to_owned()];
+    let count = |(name, count): (&str, f64)| vec![label(name), format!("{count:.0}"), rate(count, name)];
+    let level = |(name, level): (&str, f64)| {
+        let value = if name.contains(BYTES) { size(level) } else { format!("{level:.0}") };
+        vec![label(name), value, "now".to_owned()]
+    };
     let latency =
         |(verb, millis): (&str, f64)| vec![format!("store {verb}"), format!("{millis:.2} ms"), "average".to_owned()];
     let rows: Vec<_> =
@@ -90,6 +96,32 @@ fn shown(address: SocketAddr, now: &Sample, before: Option<(&Sample, Duration)>)
     Output::fine(format!("http://{address}/metrics\n{}", table("  ", &rows)), json)
 }
 
+/// Returns the name of a metric for people. The unit of a size is shown with its value.
+fn label(name: &str) -> String {
+    name.replace("outcome=timed_out", "timed out waiting").replace(BYTES, "")
+}
+
+/// Formats a size with a binary unit, such as `252 KiB`.
+fn size(bytes: f64) -> String {
+    const UNITS: [(&str, f64); 3] = [("GiB", 1_073_741_824.0), ("MiB", 1_048_576.0), ("KiB", 1024.0)];
+    match UNITS.into_iter().find(|(_, length)| bytes >= *length) {
+        Some((unit, length)) => format!("{:.0} {unit}", bytes / length),
+        None => format!("{bytes:.0} B"),
+    }
+}
+
 fn numbers<'a>(of: impl Iterator<Item = (&'a str, f64)>) -> Map<String, Value> {
     of.map(|(name, number)| (name.to_owned(), number.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_labels_are_readable() {
+        assert_eq!([0.0, 1023.0, 258_002.0, 268_435_456.0].map(size), ["0 B", "1023 B", "252 KiB", "256 MiB"]);
+        assert_eq!(label("memory limit bytes kind=key"), "memory limit kind=key");
+        assert_eq!(label("waits outcome=timed_out"), "waits timed out waiting");
+    }
 }

@@ -1,6 +1,6 @@
 //! Text tables.
 
-/// Rows under each other, each column as wide as its widest cell, and every row behind this margin.
+/// Formats rows with aligned columns, each row after this margin.
 pub(super) fn table(margin: &str, rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_under_each_other() {
+    fn columns_are_aligned() {
         let rows = [["a", "bb", ""], ["ccc", "d", "e"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table("  ", &rows), "  a    bb\n  ccc  d   e\n");
         assert_eq!(table("", &[]), "");

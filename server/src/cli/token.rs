@@ -13,14 +13,14 @@ use super::store::guard;
 use super::table::table;
 use crate::config::Config;
 
-/// Issues tokens, one on each line.
+/// Issues tokens, one per line.
 pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let count = number(matches, "count", 1..=1000)?;
     let ttl = optional_duration(matches, "ttl")?.unwrap_or(config.token_ttl);
     if !Guard::TOKEN_TTL.contains(&ttl) {
-        return Err(Failure::usage("--ttl: a token lives from 1s to 24h"));
+        return Err(Failure::usage("--ttl: must be between 1s and 24h"));
     }
-    let guard = guard(config, "Ask the service itself: curl -X POST http://127.0.0.1:8080/token.").await?;
+    let guard = guard(config, "Query the running service: curl -X POST http://127.0.0.1:8080/token.").await?;
     let mut tokens = Vec::new();
     for _ in 0..count {
         let mut bound = Binding::none();
@@ -38,53 +38,55 @@ pub(super) async fn issue(matches: &ArgMatches, config: &Config) -> Result<Outpu
     Ok(Output::fine(lines, json!({"tokens": each.collect::<Vec<_>>()})))
 }
 
-/// Says everything that can be said of a token, and uses nothing up.
+/// Shows the signature, binding, expiry and state of a token, without using it.
 pub(super) async fn inspect(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let token = token_argument(matches)?;
-    let guard = guard(config, "Ask the service itself: POST /outcome with {\"token\": …}.").await?;
+    let guard = guard(config, "Query the running service: POST /outcome with {\"token\": …}.").await?;
     let subject = text(matches, "subject").map_or(Subject::anonymous(), Subject::named);
     let intent = Intent::new(text(matches, "action").unwrap_or_default(), subject).credential(&token);
     match guard.inspect(&intent).await? {
         Some(inspected) => Ok(report(&inspected, matches)),
         None => Ok(Output::problem(
-            "This is no token: one begins with ow1_ and has 70 characters.\n",
+            "This is not a token: a token begins with ow1_ and has 70 characters.\n",
             json!({"shape": "none"}),
         )),
     }
 }
 
-/// Takes a token out of use.
+/// Revokes a token.
 pub(super) async fn revoke(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let token = token_argument(matches)?;
-    let guard = guard(config, "Redeem it at the service itself: POST /token/redeem.").await?;
+    let guard = guard(config, "Redeem it through the running service: POST /token/redeem.").await?;
     let (code, word, says) = match guard.revoke(&token).await? {
-        Revocation::Now => (0, "revoked", "It is revoked: a request with it is refused with token_revoked."),
+        Revocation::Now => (0, "revoked", "The token is revoked: requests with it are rejected as token_revoked."),
         Revocation::Gone => (
             0,
             "gone",
-            "It was revoked before, or nothing was on record of it here: it was used, it has expired, or it is of another store or prefix. \
-             In this store it cannot be used any more, and a request that is using it cannot give it back.",
+            "The token was revoked before, or has no record here: it was used, it has expired, or it belongs to another store or prefix. \
+             It can no longer be used in this store, and a request in flight cannot give it back.",
         ),
-        Revocation::Used => (1, "used", "It was used already, and cannot be given back any more."),
+        Revocation::Used => (1, "used", "The token is already used, and cannot be given back."),
         Revocation::InUse => (
             1,
             "in_use",
-            "A run uses it, or the effect of that run is unknown, so it is left alone. If the run turns out as not applied, the token works again: revoke it then.",
+            "A run uses the token, or the outcome of that run is unknown, so nothing was changed. If the run is settled as not applied, the token works again: revoke it then.",
         ),
-        Revocation::Malformed => (1, "malformed", "This is no token: one begins with ow1_ and has 70 characters."),
-        _ => (1, "unknown", "What became of it is not known to this version."),
+        Revocation::Malformed => {
+            (1, "malformed", "This is not a token: a token begins with ow1_ and has 70 characters.")
+        }
+        _ => (1, "unknown", "This version does not know the result."),
     };
     Ok(Output { code, text: format!("{says}\n"), json: json!({"result": word, "says": says}) })
 }
 
-/// The token that is named, or that stands on the input: there it is in no history and no list of processes.
+/// Returns the token from the argument, or from stdin, which keeps it out of the shell history and the process list.
 fn token_argument(matches: &ArgMatches) -> Result<String, Failure> {
     let named = text(matches, "TOKEN").unwrap_or_default();
     if named != "-" {
         return Ok(named.to_owned());
     }
     let read = std::io::read_to_string(std::io::stdin())
-        .map_err(|error| Failure::usage(format!("the token cannot be read from the input: {error}")))?;
+        .map_err(|error| Failure::usage(format!("the token cannot be read from stdin: {error}")))?;
     Ok(read.trim().to_owned())
 }
 
@@ -93,11 +95,11 @@ fn report(token: &TokenInfo, matches: &ArgMatches) -> Output {
     let is_vague = unnamed(token.names_action, "action") || unnamed(token.names_subject, "subject");
     let (signature, signed) = match (token.is_ours, is_vague) {
         (true, _) => ("good", "good: signed with a secret of this store or of these settings"),
-        (false, true) => ("unchecked", "cannot be checked without what it is bound to: give --action and --subject"),
+        (false, true) => ("unchecked", "cannot be checked without the binding: add --action and --subject"),
         (false, false) => ("wrong", "wrong: forged, signed with another secret, or bound to another action or subject"),
     };
     let bound = match (token.names_action, token.names_subject) {
-        (false, false) => "nothing: good on every route that does not ask for more",
+        (false, false) => "nothing: accepted on every route that does not require a binding",
         (true, false) => "an action",
         (false, true) => "a subject",
         (true, true) => "an action and a subject",
@@ -113,11 +115,11 @@ fn report(token: &TokenInfo, matches: &ArgMatches) -> Output {
         ("signature", signed.to_owned()),
         ("bound to", bound.to_owned()),
         ("expires", expiry),
-        ("on record", stands.to_owned()),
+        ("record", stands.to_owned()),
         ("ticket", token.ticket.to_string()),
     ];
     let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    let verdict = if is_good { "It can be used." } else { "It cannot be used, or nobody can tell from here." };
+    let verdict = if is_good { "The token can be used." } else { "The token cannot be used, or its state is unknown." };
     let json = json!({
         "shape": "token", "signature": signature, "names_action": token.names_action, "names_subject": token.names_subject,
         "expires_at": moment(token.expires_at), "late": late, "state": state, "ticket": token.ticket.to_string(), "good": is_good,
@@ -127,24 +129,22 @@ fn report(token: &TokenInfo, matches: &ArgMatches) -> Output {
 
 fn state(seen: &RecordState) -> (&'static str, &'static str) {
     match seen {
-        RecordState::Issued => ("issued", "issued, and not used"),
-        RecordState::Absent => ("absent", "nothing: used, expired, or of another store"),
+        RecordState::Issued => ("issued", "issued, not used"),
+        RecordState::Absent => ("absent", "none: used, expired, or of another store"),
         RecordState::Revoked => ("revoked", "revoked before it was used"),
-        RecordState::Running(_) => ("running", "in use at this moment, on a route that remembers answers"),
-        RecordState::Unknown(_) => {
-            ("unknown", "used, and nobody can tell how that ended: `onceward key settle` settles it")
-        }
+        RecordState::Running(_) => ("running", "in use, on a route that stores replies"),
+        RecordState::Unknown(_) => ("unknown", "used, outcome unknown: settle it with `onceward key settle`"),
         RecordState::Done(_) => ("done", "used"),
-        _ => ("unknown", "something that this version does not know"),
+        _ => ("unknown", "a state that this version does not know"),
     }
 }
 
-/// A time as a date, to the millisecond.
+/// Formats a time as an RFC 3339 timestamp.
 pub(super) fn moment(time: SystemTime) -> Value {
     Timestamp::try_from(time).map_or(Value::Null, |moment| Value::String(moment.to_string()))
 }
 
-/// How long something takes, for people.
+/// Formats a duration for people.
 pub(super) fn lasting(duration: Duration) -> String {
     match duration.as_secs_f64() {
         seconds if seconds < 10.0 => format!("{seconds:.1} s"),

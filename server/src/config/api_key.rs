@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::placeholder::{self, FIX};
 
-/// The least length of a key, as of a secret.
+/// The minimum length of a key, the same as of a secret.
 const SHORTEST: usize = 16;
 
 /// The key that backends send. It is never shown.
@@ -12,15 +12,15 @@ const SHORTEST: usize = 16;
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// A key that can be sent in a header, and that nobody guesses. The error does not quote it.
+    /// Accepts a key that can be sent in a header and is hard to guess. The error does not quote it.
     pub(super) fn new(text: &str) -> Result<Self, String> {
         match placeholder::refuse(text)?.as_bytes() {
-            [] => Err(format!("it is empty, so everybody would have it; {FIX}")),
+            [] => Err(format!("it is empty; {FIX}")),
             bytes if !bytes.iter().all(u8::is_ascii_graphic) => Err(format!(
-                "it has a blank or another character that cannot be sent in a header, which takes visible ASCII; {FIX}"
+                "it contains a blank or another character that cannot be sent in a header; use visible ASCII only: {FIX}"
             )),
             bytes if bytes.len() < SHORTEST => {
-                Err(format!("it has {} characters, and needs at least {SHORTEST}; {FIX}", bytes.len()))
+                Err(format!("it has {} characters, but at least {SHORTEST} are required; {FIX}", bytes.len()))
             }
             _ => Ok(Self(text.to_owned())),
         }

@@ -1,145 +1,150 @@
-//! Every setting there is. Flags, environment variables, file keys, the help and the README's table all come from here.
+//! All settings. Flags, environment variables, file keys, the help, the JSON Schema and the README's table are generated from this list.
 
-/// One setting. Its name is that of the file key; the flag and the environment variable are made from it.
+/// One setting. Its name is the key in the settings file; the flag and the environment variable are derived from it.
 #[derive(Debug)]
 pub struct Setting {
-    /// As in `token_ttl`.
+    /// The name, as in `token_ttl`.
     pub name: &'static str,
-    /// What stands for its value in the help.
+    /// The placeholder for the value in the help.
     pub value: &'static str,
-    /// What it is if nobody sets it; `None` if it is not set then.
+    /// The default; `None` if there is none.
     pub default: Option<&'static str>,
-    /// What it does, in a sentence.
+    /// The description, without a period at the end.
     pub help: &'static str,
-    /// Whether its value may not be shown, and may be read from a file of its own.
+    /// True if the value is never shown, and may be read from a file of its own.
     pub is_secret: bool,
 }
 
-/// Every setting, in the order of the help.
+/// All settings, in the order of the help.
 pub const SETTINGS: [Setting; 29] = [
-    plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where to listen"),
+    plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Address to listen on"),
     plain(
         "admin_listen",
         "ADDRESS",
         None,
-        "Where to listen for whoever runs it: then `/metrics` and `/dashboard` are there and nowhere else",
+        "Second address for operators: `/metrics` and `/dashboard` are then served only there",
     ),
     secret(
         "store",
         "URL",
         Some("memory:"),
-        "Where tokens are kept: `memory:` (this process alone), `redis://host:port` (`rediss://` with TLS), \
+        "URL of the store: `memory:` (this process only), `redis://host:port` (`rediss://` with TLS), \
          `redis+sentinel://host,host/name`, `redis+cluster://host,host` (or `valkey` in place of `redis`), `postgres://user@host/database` or `sqlite:path`",
     ),
-    plain("prefix", "NAME", Some("onceward"), "What every key in the store begins with"),
+    plain("prefix", "NAME", Some("onceward"), "Prefix of every key in the store"),
     secret(
         "secret",
         "TEXT",
         None,
-        "What tokens and passes are signed with, at least 16 bytes; unset, all processes of one store share one through it",
+        "Secret that signs tokens and passes, at least 16 bytes. If unset, all processes of one store share a secret through the store",
     ),
     secret(
         "secret_previous",
         "TEXT",
         None,
-        "A second secret that is accepted beside `secret`; `shared` is the one in the store. To change `secret` in rolling restarts \
-         without refusing a caller: 1. add the new secret here, in every process; 2. swap the two; 3. remove the old one when \
+        "Second secret that is accepted beside `secret`; `shared` is the one in the store. To rotate `secret` in rolling restarts \
+         without rejecting requests: 1. add the new secret here, in every process; 2. swap the two; 3. remove the old one when \
          everything that it signed has expired",
     ),
     plain(
         "token_ttl",
         "DURATION",
         Some("30m"),
-        "How long a token lives, and the longest life that a browser may ask for",
+        "Time until a token expires, and the maximum `ttl` of a request without the API key",
     ),
     secret(
         "api_key",
         "TEXT",
         None,
-        "What backends send as `Authorization: Bearer …` to redeem, release, claim and ask, at least 16 characters",
+        "Key that backends send as `Authorization: Bearer …` to redeem, release, claim and look up outcomes, at least 16 characters",
     ),
-    plain("allow_unauthenticated", "BOOL", Some("false"), "Listen beyond this machine although there is no API key"),
+    plain(
+        "allow_unauthenticated",
+        "BOOL",
+        Some("false"),
+        "Allow listening on a non-loopback address without an API key",
+    ),
     plain(
         "cors_origins",
         "LIST",
         None,
         "Origins whose pages may fetch tokens, separated by commas, as in `https://shop.example`",
     ),
-    plain("rate_limit", "RATE", Some("50/s"), "How many tokens one client may fetch, or `off`"),
-    plain("rate_burst", "COUNT", Some("200"), "How many tokens one client may fetch at once"),
-    plain("rate_limit_total", "RATE", Some("5000/s"), "How many tokens all clients together may fetch, or `off`"),
+    plain("rate_limit", "RATE", Some("50/s"), "Rate limit for tokens per client, or `off`"),
+    plain("rate_burst", "COUNT", Some("200"), "Number of tokens one client may fetch in a burst"),
+    plain("rate_limit_total", "RATE", Some("5000/s"), "Rate limit for tokens of all clients together, or `off`"),
     plain(
         "trusted_proxies",
         "LIST",
         None,
-        "Proxies whose `X-Forwarded-For` or `Forwarded` is believed, as addresses or networks, separated by commas",
+        "Proxies whose `X-Forwarded-For` or `Forwarded` header is trusted, as addresses or networks, separated by commas",
     ),
-    plain("max_connections", "COUNT", Some("8192"), "How many connections may be open; one more waits"),
+    plain("max_connections", "COUNT", Some("8192"), "Maximum number of open connections; further ones wait"),
     plain(
         "max_connections_per_client",
         "COUNT or off",
         Some("256"),
-        "How many connections one client address (of IPv6: one /64 network) may have once half of `max_connections` are open, \
-         or `off`; one more is closed. At most half of `max_connections`; `trusted_proxies` have no limit",
+        "Maximum number of connections per client address (IPv6: per /64 network) once half of `max_connections` are open, \
+         or `off`; further ones are closed. At most half of `max_connections`; `trusted_proxies` have no limit",
     ),
     plain(
         "max_in_flight",
         "COUNT",
         Some("4096"),
-        "How many requests are answered at once; one more is refused with 503 `overloaded`",
+        "Maximum number of requests in flight; further ones are rejected with 503 `overloaded`",
     ),
     plain(
         "request_timeout",
         "DURATION",
         Some("10s"),
-        "How long the head of a request may take to arrive, and then its body",
+        "Timeout for receiving the headers of a request, and again for its body",
     ),
     plain(
         "memory_limit",
         "SIZE",
         Some("256MiB"),
-        "How much the memory store may hold: records, and stored responses, the oldest of which are dropped first. The process may need twice as much and 64 MiB",
+        "Maximum size of the memory store: records and stored responses, the oldest of which are dropped first. The process may need twice as much plus 64 MiB",
     ),
     plain(
         "allow_eviction",
         "BOOL",
         Some("false"),
-        "Go on with a Redis that may evict records: then a key may run a second time",
+        "Start with a Redis that may evict records. After an eviction, a key may run a second time",
     ),
-    plain("demo", "BOOL", Some("auto"), "Whether a demo shop stands at `/`; `auto`: with the memory store"),
-    plain("store_timeout", "DURATION", Some("250ms"), "How long the store may take to answer"),
+    plain("demo", "BOOL", Some("auto"), "Serve a demo shop at `/`; `auto`: only with the memory store"),
+    plain("store_timeout", "DURATION", Some("250ms"), "Timeout of a store command"),
     plain(
         "wait_for",
         "DURATION",
         Some("10s"),
-        "How long to wait until the store answers, at start and in every command",
+        "Time to wait for the store to become reachable, at startup and in every CLI command",
     ),
     plain(
         "share_every",
         "DURATION",
         Some("1s"),
-        "How often to look at the shared secret in the store. If the store loses it (FLUSHALL), processes may refuse each other's \
+        "Interval for checking the shared secret in the store. If the store loses it (FLUSHALL), processes may reject each other's \
          tokens for twice as long",
     ),
     plain(
         "last_call",
         "DURATION",
         Some("250ms"),
-        "How long to go on as before once told to stop, while answers send callers elsewhere",
+        "Grace period after SIGTERM: the service still accepts requests, and responses carry `Connection: close`",
     ),
-    plain("drain_limit", "DURATION", Some("30s"), "How long to wait after that for what still runs"),
-    plain("log", "FORM", Some("auto"), "`human`, `json`, or `auto`: human on a terminal"),
+    plain("drain_limit", "DURATION", Some("30s"), "Maximum time to wait after that for requests in flight"),
+    plain("log", "FORM", Some("auto"), "Log format: `human`, `json`, or `auto`: human on a terminal, otherwise JSON"),
     plain(
         "log_level",
         "LEVEL",
         Some("info"),
-        "How much is logged: `error`, `warn`, `info`, `debug` or `trace`. The events that `onceward audit` reads are logged at every level",
+        "Log level: `error`, `warn`, `info`, `debug` or `trace`. The events that `onceward audit` reads are logged at every level",
     ),
     plain(
         "request_log",
         "REQUESTS",
         Some("auto"),
-        "Which responses get a line, at level `info`: `all`, `errors` (status 400 or above), `off`, or `auto`: all on a terminal, otherwise \
+        "Responses to log, at level `info`: `all`, `errors` (status 400 or above), `off`, or `auto`: all on a terminal, otherwise \
          errors",
     ),
 ];
@@ -152,10 +157,10 @@ const fn secret(name: &'static str, value: &'static str, default: Option<&'stati
     Setting { name, value, default, help, is_secret: true }
 }
 
-/// What every environment variable of ours begins with.
+/// The prefix of our environment variables.
 pub const PREFIX: &str = "ONCEWARD_";
 
-/// Every name under which a value can be given: each setting, and for each secret the file that holds it.
+/// Returns all names that accept a value: each setting, and for each secret its `_file` variant.
 pub fn names() -> impl Iterator<Item = (String, &'static Setting)> {
     SETTINGS.iter().flat_map(|setting| {
         let file = setting.is_secret.then(|| (format!("{}_file", setting.name), setting));
@@ -163,7 +168,7 @@ pub fn names() -> impl Iterator<Item = (String, &'static Setting)> {
     })
 }
 
-/// The name that a mistyped one was probably meant to be.
+/// Returns the known name that is most similar to a mistyped one.
 pub fn nearest(mistyped: &str) -> Option<String> {
     let likeness = |name: &str| strsim::jaro_winkler(name, mistyped);
     let (name, likeness) =
@@ -171,12 +176,12 @@ pub fn nearest(mistyped: &str) -> Option<String> {
     (likeness > 0.7).then_some(name)
 }
 
-/// The README's table of settings.
+/// Returns the README's table of settings.
 pub fn table() -> String {
     let rows = SETTINGS.iter().map(|setting| {
         let default = setting.default.map_or("none".to_owned(), |default| format!("`{default}`"));
         let file = if setting.is_secret { "; also as `…_file`" } else { "" };
         format!("| `{}` | {default} | {}{file} |\n", setting.name, setting.help)
     });
-    format!("| setting | default | what it does |\n|---|---|---|\n{}", rows.collect::<String>())
+    format!("| setting | default | description |\n|---|---|---|\n{}", rows.collect::<String>())
 }

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use super::setting::{PREFIX, SETTINGS, Setting, names, nearest};
 use super::{ConfigError, StoreAddress};
 
-/// What stands for a secret.
+/// Shown in place of a secret.
 const MASK: &str = "********";
 
 /// The value of each setting and its source. Values include secrets, hence no `Debug`.
@@ -29,8 +29,8 @@ pub(crate) enum Source {
 }
 
 impl Sources {
-    /// Takes in a command line, an environment, and the file that one of them names. What stands behind a command goes over what
-    /// stands before it.
+    /// Reads a command line, an environment, and the file that one of them names. A flag after a command overrides the same flag
+    /// before it.
     pub(crate) fn gather(
         matches: &ArgMatches,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -48,8 +48,8 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Every setting with what is to be shown of it, and where that came from; `None` if nobody has set it. A secret is not
-    /// shown, but for the part of a store's address that is none.
+    /// Returns every setting with its value and source, or `None` if it is not set. Secrets are masked; the address of the store is shown
+    /// without credentials.
     pub(crate) fn shown(
         &self,
         store: &StoreAddress,
@@ -71,18 +71,18 @@ impl Sources {
         })
     }
 
-    /// What is odd, but no reason not to start.
+    /// Returns warnings about settings that do not prevent a start.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// A setting that has a default, read by `read`.
+    /// Returns a setting that has a default, parsed by `read`.
     pub(super) fn value<T>(&self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<T, ConfigError> {
         let (text, source) = self.values.get(name).ok_or_else(|| ConfigError::Wrong(format!("{name} is not set")))?;
         read(text).map_err(|error| wrong(name, source, &error))
     }
 
-    /// A list that may be missing.
+    /// Returns a list that may be missing.
     pub(super) fn list<T>(
         &self,
         name: &str,
@@ -91,7 +91,7 @@ impl Sources {
         Ok(self.optional(name, read)?.unwrap_or_default())
     }
 
-    /// A setting that may be missing.
+    /// Returns a setting that may be missing.
     pub(super) fn optional<T>(
         &self,
         name: &str,
@@ -100,7 +100,7 @@ impl Sources {
         if self.values.contains_key(name) { self.value(name, read).map(Some) } else { Ok(None) }
     }
 
-    /// A secret that may be missing: as it stands or from the file that holds it, whichever goes over the other.
+    /// Returns a secret that may be missing, from its own setting or from its `_file` setting, whichever source overrides the other.
     pub(super) fn secret<T>(
         &self,
         name: &str,
@@ -133,7 +133,7 @@ impl Sources {
         let wrong = |what: String| ConfigError::Wrong(format!("config: {}: {what}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-            // The line is named and not shown: a secret may stand on it.
+            // The error has the line number and not the line, which may contain a secret.
             let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
             wrong(format!("line {line}: {}", error.message()))
         })?;
@@ -142,14 +142,15 @@ impl Sources {
                 let meant = nearest(&name).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                 return Err(wrong(format!("there is no setting `{name}`{meant}")));
             }
-            let text = as_text(&value)
-                .ok_or_else(|| wrong(format!("`{name}` has to be text, a number, true, false or a list of texts")))?;
+            let text = as_text(&value).ok_or_else(|| {
+                wrong(format!("`{name}` must be a string, a number, true, false or a list of strings"))
+            })?;
             self.values.insert(name, (text, Source::File(path.to_owned())));
         }
         Ok(())
     }
 
-    /// Takes in the environment. A variable that nobody knows is no error: platforms set some of their own.
+    /// Reads the environment. An unknown variable is not an error: platforms set some of their own.
     fn take_variables(&mut self, variables: &BTreeMap<String, String>) {
         for (variable, value) in variables {
             let name = variable[PREFIX.len()..].to_lowercase();
@@ -158,7 +159,7 @@ impl Sources {
             } else if name != "config" {
                 let meant = nearest(&name).map(|name| format!("; did you mean {PREFIX}{}?", name.to_uppercase()));
                 let meant = meant.unwrap_or_default();
-                self.warnings.push(format!("there is no setting {variable}, so it has no effect{meant}"));
+                self.warnings.push(format!("there is no setting {variable}; the variable is ignored{meant}"));
             }
         }
     }
@@ -194,13 +195,13 @@ impl fmt::Display for Source {
     }
 }
 
-/// A command line, and what stands behind each command on it.
+/// Returns the arguments of the command line and of each subcommand.
 fn levels(matches: &ArgMatches) -> Vec<&ArgMatches> {
     let below = matches.subcommand().map(|(_, below)| levels(below)).unwrap_or_default();
     [matches].into_iter().chain(below).collect()
 }
 
-/// The value of a flag, if this command level has the flag.
+/// Returns the value of a flag, if this command level has the flag.
 fn flag<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a String> {
     matches.try_get_one::<String>(name).ok().flatten()
 }

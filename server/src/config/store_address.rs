@@ -7,11 +7,11 @@ use onceward::store::{Redis, Sql};
 /// The address of the store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreAddress {
-    /// In this process.
+    /// The memory of this process.
     Memory,
-    /// In a Redis at this address, which may hold a password.
+    /// A Redis at this address, which may contain a password.
     Redis(String),
-    /// In a database at this address, which may hold a password.
+    /// A database at this address, which may contain a password.
     Sql(String),
 }
 
@@ -26,8 +26,13 @@ impl StoreAddress {
             }
             _ => match Redis::check_address(text) {
                 Ok(()) => Ok(Self::Redis(text.to_owned())),
+                Err(error)
+                    if ["redis", "valkey", "unix"].iter().any(|scheme| text.trim_start().starts_with(scheme)) =>
+                {
+                    Err(error.to_string())
+                }
                 Err(error) => Err(format!(
-                    "it is neither `memory:`, nor `postgres://user@host/database`, nor `sqlite:/var/lib/onceward.db`, and {error}"
+                    "expected `memory:`, `postgres://user@host/database`, `sqlite:/var/lib/onceward.db` or a Redis address; {error}"
                 )),
             },
         }
@@ -38,13 +43,13 @@ impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
-            // Without what stands before the host, a user name and a password, and without what stands behind it.
+            // Host and port only: no user name, no password, no path or query.
             Self::Redis(address) => match address.split_once("://") {
                 Some((scheme, rest)) => {
                     let authority = rest.split(['/', '?', '#']).next().unwrap_or("…");
                     write!(f, "{scheme}://{}", authority.rsplit('@').next().unwrap_or("…"))
                 }
-                // A list of hosts has no password.
+                // A list of hosts without a scheme has no password.
                 None => f.write_str(address),
             },
             Self::Sql(url) => match url.split_once("://").filter(|(scheme, _)| scheme.starts_with("postgres")) {

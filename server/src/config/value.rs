@@ -1,4 +1,4 @@
-//! Values as they are written in settings. Each function is one kind; its error is a sentence that quotes the text.
+//! Parsers for the values of settings, one function for each kind. The error quotes the text.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::num::NonZeroU32;
@@ -8,17 +8,17 @@ use ipnet::IpNet;
 use onceward::Guard;
 use tracing::level_filters::LevelFilter;
 
-/// How many in how long: `50/s`, `600/m`, `10000/h`.
+/// A rate: `50/s`, `600/m`, `10000/h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// How many.
+    /// The number of events.
     pub count: NonZeroU32,
-    /// In how long.
+    /// The period.
     pub per: Duration,
 }
 
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    let wrong = || format!("`{text}` is not an address to listen on; write it as in `127.0.0.1:8080`");
+    let wrong = || format!("`{text}` is not an address to listen on; use the form `127.0.0.1:8080`");
     text.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)
 }
 
@@ -35,22 +35,22 @@ pub(super) fn demo(text: &str) -> Result<Option<bool>, String> {
     if text == "auto" { Ok(None) } else { boolean(text).map(Some).map_err(|error| format!("{error}, nor `auto`")) }
 }
 
-/// A duration of a millisecond or more.
+/// Parses a duration of at least one millisecond.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match onceward_api::duration::parse(text)? {
-        Duration::ZERO => Err(format!("`{text}` is no time at all; write it as in `90s`")),
+        Duration::ZERO => Err(format!("`{text}` must be positive, as in `90s`")),
         duration => Ok(duration),
     }
 }
 
 pub(super) fn token_ttl(text: &str) -> Result<Duration, String> {
     let ttl = duration(text)?;
-    if Guard::TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(format!("`{text}` is not from `1s` to `24h`")) }
+    if Guard::TOKEN_TTL.contains(&ttl) { Ok(ttl) } else { Err(format!("`{text}` is not between `1s` and `24h`")) }
 }
 
 /// `None` is `off`.
 pub(super) fn rate(text: &str) -> Result<Option<Rate>, String> {
-    let wrong = || format!("`{text}` is not a rate; write it as in `50/s`, `600/m` or `10000/h`, or `off`");
+    let wrong = || format!("`{text}` is not a rate; use the form `50/s`, `600/m` or `10000/h`, or `off`");
     if text == "off" {
         return Ok(None);
     }
@@ -75,7 +75,7 @@ pub(super) fn count_or_off(text: &str) -> Result<Option<NonZeroU32>, String> {
 }
 
 pub(super) fn size(text: &str) -> Result<usize, String> {
-    let wrong = || format!("`{text}` is not a size; write it as in `256MiB`");
+    let wrong = || format!("`{text}` is not a size; use the form `256MiB`");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let factor: usize = match unit.trim_start() {
@@ -89,7 +89,7 @@ pub(super) fn size(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).filter(|size| *size > 0).ok_or_else(wrong)
 }
 
-/// What names and patterns of keys can hold without a quote or an escape.
+/// Accepts only characters that need no escape in key names and key patterns.
 pub(super) fn prefix(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:_-".contains(&byte);
     if (1..=64).contains(&text.len()) && text.bytes().all(is_plain) {
@@ -106,28 +106,28 @@ pub(super) fn level(text: &str) -> Result<LevelFilter, String> {
         "info" => Ok(LevelFilter::INFO),
         "debug" => Ok(LevelFilter::DEBUG),
         "trace" => Ok(LevelFilter::TRACE),
-        _ => Err(format!("`{text}` is none of `error`, `warn`, `info`, `debug` and `trace`")),
+        _ => Err(format!("`{text}` is not one of `error`, `warn`, `info`, `debug` and `trace`")),
     }
 }
 
-/// What stands between commas.
+/// Splits a comma-separated list.
 pub(super) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// A scheme, a host and a port where it is not the usual one: what a browser sends as `Origin`.
+/// Parses a list of origins: scheme, host, and port unless it is the default one, as a browser sends them in `Origin`.
 pub(super) fn origins(text: &str) -> Result<Vec<String>, String> {
     list(text).map(origin).collect()
 }
 
-/// Whether this is what a browser sends as the origin of a page on the web.
+/// Returns true if the text has the form in which browsers send the origin of a web page.
 pub fn is_origin(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-:[]".contains(&byte);
     text.len() <= 200 && host.is_some_and(|host| !host.is_empty() && host.bytes().all(is_plain))
 }
 
-/// What was written, as a browser would write it: in small letters, without the usual port.
+/// Normalizes an origin as browsers do: lower case, without the default port.
 fn origin(text: &str) -> Result<String, String> {
     let small = text.to_ascii_lowercase();
     let usual = if small.starts_with("https://") { ":443" } else { ":80" };
@@ -135,9 +135,7 @@ fn origin(text: &str) -> Result<String, String> {
     if is_origin(origin) {
         Ok(origin.to_owned())
     } else {
-        Err(format!(
-            "`{text}` is not an origin; write scheme and host with nothing behind them, as in `https://shop.example`"
-        ))
+        Err(format!("`{text}` is not an origin; use scheme and host only, as in `https://shop.example`"))
     }
 }
 
@@ -156,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_values_are_read() {
+    fn valid_values_are_parsed() {
         assert_eq!(address("127.0.0.1:0").unwrap().port(), 0);
         assert!(address("[::1]:8080").unwrap().is_ipv6());
         assert_eq!(rate("50/s").unwrap().unwrap().count.get(), 50);
@@ -174,23 +172,23 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_refused_with_the_text_in_the_sentence() {
-        fn refused<T: std::fmt::Debug>(read: impl Fn(&str) -> Result<T, String>, wrong: &[&str]) {
+    fn bad_values_are_rejected_with_their_text() {
+        fn rejected<T: std::fmt::Debug>(read: impl Fn(&str) -> Result<T, String>, wrong: &[&str]) {
             for text in wrong {
                 let error = read(text).unwrap_err();
                 assert!(error.contains(&format!("`{text}`")), "{error}");
             }
         }
-        refused(address, &["", "x", "127.0.0.1", "127.0.0.1:99999", ":80a"]);
-        refused(rate, &["", "50", "50/d", "0/s", "-1/s", "x/s", "/s"]);
-        refused(size, &["", "256", "MiB", "0MiB", "256MB", "99999999999999GiB"]);
-        refused(token_ttl, &["0s", "999ms", "25h", "-5s", "x", ""]);
-        refused(origins, &["*", "shop.example", "https://shop.example/", "https://", "ftp://x", "null"]);
-        refused(networks, &["x", "10.0.0.0/33", "10.0.0"]);
-        refused(boolean, &["", "maybe"]);
-        refused(count, &["", "0", "-1", "1.5"]);
-        refused(count_or_off, &["", "0", "-1", "none"]);
-        refused(prefix, &["", "a b", "a*", "{a}", "ä", &"a".repeat(65)]);
-        refused(level, &["", "off", "INFO", "3", "onceward=trace"]);
+        rejected(address, &["", "x", "127.0.0.1", "127.0.0.1:99999", ":80a"]);
+        rejected(rate, &["", "50", "50/d", "0/s", "-1/s", "x/s", "/s"]);
+        rejected(size, &["", "256", "MiB", "0MiB", "256MB", "99999999999999GiB"]);
+        rejected(token_ttl, &["0s", "999ms", "25h", "-5s", "x", ""]);
+        rejected(origins, &["*", "shop.example", "https://shop.example/", "https://", "ftp://x", "null"]);
+        rejected(networks, &["x", "10.0.0.0/33", "10.0.0"]);
+        rejected(boolean, &["", "maybe"]);
+        rejected(count, &["", "0", "-1", "1.5"]);
+        rejected(count_or_off, &["", "0", "-1", "none"]);
+        rejected(prefix, &["", "a b", "a*", "{a}", "ä", &"a".repeat(65)]);
+        rejected(level, &["", "off", "INFO", "3", "onceward=trace"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Access control: tells backends, which send the API key, from clients, which are known by their address.
+//! Access control: backends are identified by the API key, clients by their address.
 
 mod forwarded_for;
 
@@ -19,17 +19,17 @@ use self::forwarded_for::ForwardedHeader;
 use super::bad_request;
 use crate::config::ApiKey;
 
-/// Tells callers apart.
+/// The API key and the trusted proxies.
 #[derive(Debug)]
 pub struct Access {
-    /// The digest of the key, so that comparing takes the same time whatever is sent.
+    /// The digest of the key, for a comparison in constant time.
     key: Option<[u8; 32]>,
     trusted: Vec<IpNet>,
     warnings: Warnings,
 }
 
 impl Access {
-    /// With this key, and these proxies believed.
+    /// Accepts this key, and trusts these proxies.
     pub fn new(key: Option<&ApiKey>, trusted: Vec<IpNet>) -> Self {
         let key = key.map(|key| Sha256::digest(key.as_bytes()).into());
         let warnings =
@@ -37,12 +37,12 @@ impl Access {
         Self { key, trusted, warnings }
     }
 
-    /// Whether there is a key at all.
+    /// Returns true if an API key is set.
     pub fn has_key(&self) -> bool {
         self.key.is_some()
     }
 
-    /// Whether the caller has shown the key.
+    /// Returns true if the request has the API key.
     pub fn is_backend(&self, request: &HttpRequest) -> bool {
         let sent = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(key_in);
         match (self.key, sent) {
@@ -54,11 +54,10 @@ impl Access {
         }
     }
 
-    /// How a gateway names its request, if it is one that is believed: whoever could make that up could have one token
-    /// accepted twice.
+    /// Returns the attempt that a trusted gateway names. A client that could choose the attempt could have one token accepted twice.
     ///
     /// # Errors
-    /// If what is believed is no name.
+    /// If the attempt is malformed.
     pub fn attempt(&self, request: &HttpRequest) -> Result<Option<Attempt>, Rejection> {
         let mut sent = request.headers().get_all(header::ATTEMPT);
         let Some(name) = sent.next() else { return Ok(None) };
@@ -66,8 +65,9 @@ impl Access {
         if !self.is_backend(request) && !self.is_trusted(&peer) {
             self.warnings.attempt.call_once(|| {
                 tracing::warn!(
-                    "{peer} names its attempts and is not believed, so a request that it asks for twice is refused the second \
-                     time; if it is your gateway, give it the API key, or set trusted_proxies = \"{peer}\""
+                    "{peer} sends {} and is not trusted, so the header is ignored and a repeated request is rejected; if {peer} is your gateway, \
+                     give it the API key, or set trusted_proxies = \"{peer}\"",
+                    header::ATTEMPT
                 );
             });
             return Ok(None);
@@ -76,13 +76,13 @@ impl Access {
         match attempt {
             Some(Ok(attempt)) => Ok(Some(attempt)),
             _ => Err(bad_request(format!(
-                "`{}` has to be sent once, with 1 to 255 visible ASCII characters.",
+                "`{}` must be sent once, with 1 to 255 visible ASCII characters.",
                 header::ATTEMPT
             ))),
         }
     }
 
-    /// Lets backends in. Where there is no key, everybody is one: then only this machine can get here.
+    /// Requires the API key. Without a configured key, every request is accepted: the service then listens on loopback only.
     ///
     /// # Errors
     /// If the key is missing or wrong.
@@ -92,10 +92,10 @@ impl Access {
         }
         self.warn_of_key(request);
         Err(Rejection::new(Code::Unauthorized)
-            .detail("This needs the API key of this service, sent as `Authorization: Bearer …`."))
+            .detail("The API key is missing or wrong. Send it as `Authorization: Bearer …`."))
     }
 
-    /// The address of the client, which a proxy is asked for only if it is trusted.
+    /// Returns the address of the client. Forwarding headers count only from a trusted proxy.
     pub fn client(&self, request: &HttpRequest) -> IpAddr {
         let peer = peer(request);
         let Some(field) = ForwardedHeader::of(request.headers()) else { return peer };
@@ -106,7 +106,7 @@ impl Access {
         self.behind(peer, field.hops(request.headers()))
     }
 
-    /// The host that the client has asked for, which a proxy is asked for only if it is trusted.
+    /// Returns the host of the request. Forwarding headers count only from a trusted proxy.
     pub fn host(&self, request: &HttpRequest) -> String {
         if self.is_trusted(&peer(request)) {
             return request.connection_info().host().to_owned();
@@ -114,7 +114,7 @@ impl Access {
         request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned()
     }
 
-    /// The nearest of those it speaks for that is not one of our own proxies: what stands before it anybody can make up.
+    /// Returns the nearest hop that is not a trusted proxy: the client can forge all hops before it.
     fn behind(&self, peer: IpAddr, hops: Vec<Option<IpAddr>>) -> IpAddr {
         let mut client = peer;
         for hop in hops {
@@ -131,7 +131,7 @@ impl Access {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    /// A backend or a gateway without the right key is the operator's to set right: no submission gets through it.
+    /// Logs a backend or gateway without the right key: it rejects every submission until the operator fixes the key.
     fn warn_of_key(&self, request: &HttpRequest) {
         if let Some(suppressed) = self.warnings.key.admit(&peer(request).to_string()) {
             let key = if request.headers().contains_key(AUTHORIZATION) { "wrong" } else { "missing" };
@@ -140,7 +140,7 @@ impl Access {
                 path = request.path(),
                 key,
                 suppressed,
-                "a caller without the API key was rejected; give it the key that `api_key` sets"
+                "a caller without the API key was rejected; give it the key of the setting `api_key`"
             );
         }
     }
@@ -149,14 +149,14 @@ impl Access {
         self.warnings.forwarded.call_once(|| {
             let name = field.name();
             tracing::warn!(
-                "{peer} sends {name} and is not trusted, so all its clients count as one; \
+                "{peer} sends {name} and is not trusted, so all its clients count as one client; \
                  if it is your proxy, set trusted_proxies = \"{peer}\""
             );
         });
     }
 }
 
-/// What has been said, and is not said again, or not soon.
+/// The state of warnings that are limited in number.
 #[derive(Debug)]
 struct Warnings {
     forwarded: Once,
@@ -164,7 +164,7 @@ struct Warnings {
     key: WarningLimits,
 }
 
-/// The key in a header: a bearer's, or a password, which is all that a gateway can send that has it in an address.
+/// Returns the key in an `Authorization` header: a bearer token, or a basic-auth password, for gateways that can only set it in a URL.
 fn key_in(authorization: &str) -> Option<Vec<u8>> {
     let (scheme, sent) = authorization.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -175,7 +175,7 @@ fn key_in(authorization: &str) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// The address at the other end of the connection.
+/// Returns the address of the peer.
 fn peer(request: &HttpRequest) -> IpAddr {
     request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip().to_canonical())
 }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_believed_only_if_it_is_trusted() {
+    fn forwarded_headers_are_read_only_from_trusted_proxies() {
         assert_eq!(client(&access(""), "10.0.0.1", &["1.2.3.4"]), "10.0.0.1");
         let access = access("10.0.0.0/8");
         assert_eq!(client(&access, "10.0.0.1", &[]), "10.0.0.1");
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(
             client(&access, "10.0.0.1", &["6.6.6.6, 1.2.3.4, 10.0.0.2"]),
             "1.2.3.4",
-            "what it cannot know is left"
+            "hops before the first untrusted one are ignored"
         );
         assert_eq!(client(&access, "10.0.0.1", &["6.6.6.6", "1.2.3.4"]), "1.2.3.4");
         assert_eq!(client(&access, "10.0.0.1", &["1.2.3.4:5678"]), "1.2.3.4");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_may_speak_in_either_way() {
+    fn trusted_proxy_may_use_either_header() {
         let access = access("10.0.0.0/8");
         let client = |peer: &str, line: &str| {
             let request = TestRequest::default().peer_addr(format!("{peer}:1").parse().unwrap());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxy_is_asked_for_the_host() {
+    fn forwarded_host_is_read_only_from_trusted_proxies() {
         let access = access("10.0.0.0/8");
         for (name, line) in [("x-forwarded-host", "evil.example"), ("forwarded", "host=evil.example")] {
             let host = |peer: &str| {

@@ -26,12 +26,12 @@ use crate::http::forwarded_request::is_gateway_path;
 use crate::metrics::COUNTERS;
 use crate::routes::{claim, is_for_backends};
 
-/// How much of a body is waited for: as much as a handler reads. A handler answers a larger one with 413 at once.
+/// Bytes of a body to wait for: as many as a handler reads. A handler rejects a larger body with 413 immediately.
 const AHEAD: usize = 16 * 1024;
-/// A gateway's question needs no body. One that is sent all the same is read so far, so that the connection can be used again.
+/// The request of a gateway needs no body. A body that is sent anyway is read up to this size and time, so that the connection can be reused.
 const DISCARDED: (usize, Duration) = (64 * 1024, Duration::from_secs(1));
 
-/// The limits.
+/// The limits on requests in flight and on the arrival of bodies.
 #[derive(Debug)]
 pub struct AdmissionLimits {
     most: usize,
@@ -40,20 +40,20 @@ pub struct AdmissionLimits {
 }
 
 impl AdmissionLimits {
-    /// So many requests at once, whose bodies may take this long to arrive.
+    /// Allows at most `most` requests in flight, and `arrival` for each body to arrive.
     pub fn new(most: usize, arrival: Duration) -> Self {
         Self { most, arrival, in_flight: AtomicUsize::new(0) }
     }
 
-    /// How many requests are being answered.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
     /// Admits a request, unless the limit is reached.
     fn enter(&self) -> Option<InFlightSlot<'_>> {
-        let place = InFlightSlot(&self.in_flight);
-        (self.in_flight.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
+        let slot = InFlightSlot(&self.in_flight);
+        (self.in_flight.fetch_add(1, Ordering::Relaxed) < self.most).then_some(slot)
     }
 }
 
@@ -72,17 +72,17 @@ impl Drop for InFlightSlot<'_> {
     }
 }
 
-/// Lets a request in once its body has arrived, unless too many are being answered.
+/// Admits a request once its body has arrived, unless too many are in flight.
 pub async fn admit<B: MessageBody>(
     context: Data<Context>,
     mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    // As the router reads it.
+    // The path as the router sees it.
     let path = request.match_info().as_str();
-    // Without the key, the handler refuses before it reads the body.
-    let is_refused = is_for_backends(path) && context.access().require_backend(request.request()).is_err();
-    if is_exempt(path) || is_refused {
+    // Without the key, the handler rejects the request before it reads the body.
+    let is_unauthorized = is_for_backends(path) && context.access().require_backend(request.request()).is_err();
+    if is_exempt(path) || is_unauthorized {
         return Ok(next.call(request).await?.map_into_left_body());
     }
     match longest_body(path) {
@@ -93,10 +93,10 @@ pub async fn admit<B: MessageBody>(
             }
         }
     }
-    let Some(_place) = context.limits().enter() else {
+    let Some(_slot) = context.limits().enter() else {
         COUNTERS.shed.increment(1);
-        let rejection =
-            Rejection::new(Code::Overloaded).detail("Too many requests are being answered. Nothing was done.");
+        let rejection = Rejection::new(Code::Overloaded)
+            .detail("Too many requests are in flight. Nothing ran. Send the same request again in a moment.");
         let answer = context.respond(request.request(), Err(rejection.into()));
         return Ok(request.into_response(answer).map_into_right_body());
     };
@@ -106,13 +106,13 @@ pub async fn admit<B: MessageBody>(
 fn late(context: &Context, request: ServiceRequest) -> ServiceResponse {
     COUNTERS.slow_bodies.increment(1);
     let within = onceward_api::duration::text(context.limits().arrival);
-    let detail = format!("The body did not arrive within {within}. Nothing was done.");
+    let detail = format!("The body did not arrive within {within}. Nothing ran.");
     let mut answer = context.respond(request.request(), Err(bad_request(detail).into()));
     answer.head_mut().set_connection_type(ConnectionType::Close);
     request.into_response(answer)
 }
 
-/// The longest body that the handler reads; `None` if it reads none.
+/// Returns the size of the largest body that the handler reads; `None` if it reads none.
 fn longest_body(path: &str) -> Option<usize> {
     match path {
         claim::COMPLETE => Some(claim::LIMIT),
@@ -121,7 +121,7 @@ fn longest_body(path: &str) -> Option<usize> {
     }
 }
 
-/// Whether this is asked for by those who look after the service: they are answered however much there is to do.
+/// Returns true for the paths of operators and health checks, which have no limit on requests in flight.
 fn is_exempt(path: &str) -> bool {
     ["/healthz", "/readyz", "/metrics"].contains(&path) || path.starts_with("/dashboard")
 }
@@ -129,7 +129,7 @@ fn is_exempt(path: &str) -> bool {
 /// The request body did not arrive in time.
 struct BodyTimeout;
 
-/// Waits for the body, or for more of it than a handler reads. It is handed on as it came, also if it broke off.
+/// Waits for the body, or for more of it than a handler reads, and passes it on unchanged, also if it is incomplete.
 async fn receive(request: &mut ServiceRequest, longest: usize, within: Duration) -> Result<(), BodyTimeout> {
     let mut payload = request.take_payload();
     if matches!(payload, Payload::None) {
@@ -154,7 +154,7 @@ async fn receive(request: &mut ServiceRequest, longest: usize, within: Duration)
     Ok(())
 }
 
-/// Reads a body and throws it away. After a large or a slow one the server closes the connection.
+/// Reads and discards a body. After a large or slow one, the server closes the connection.
 async fn discard(request: &mut ServiceRequest) {
     let mut payload = request.take_payload();
     let (mut left, within) = DISCARDED;
@@ -169,7 +169,7 @@ async fn discard(request: &mut ServiceRequest) {
     let _ = timeout(within, reading).await;
 }
 
-/// The rest of a body, which breaks off at the deadline.
+/// Returns the rest of a body, which fails at the deadline.
 fn until(payload: Payload, deadline: Instant) -> impl Stream<Item = Result<Bytes, PayloadError>> {
     stream::unfold(payload, move |mut payload| async move {
         match timeout_at(deadline, payload.next()).await {

@@ -1,4 +1,4 @@
-//! CORS: which origins may call, and what the response to others says.
+//! CORS: the allowed origins, and the rejection of others.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use super::bad_request;
 use crate::config::is_origin;
 use crate::context::Context;
 
-/// How many refused origins are remembered, so that each is logged once.
+/// Maximum number of rejected origins to remember, so that each is logged once.
 const MOST: usize = 100;
 
 /// The allowed origins, and the rejected ones that were logged.
@@ -29,17 +29,17 @@ pub struct CorsOrigins {
 }
 
 impl CorsOrigins {
-    /// Allows these.
+    /// Allows these origins.
     pub fn new(allowed: Vec<String>) -> Self {
         Self { allowed, refused: Mutex::default() }
     }
 
-    /// Whether none is allowed.
+    /// Returns true if no origin is allowed.
     pub fn is_empty(&self) -> bool {
         self.allowed.is_empty()
     }
 
-    /// What lets their pages call and read every answer.
+    /// Returns the CORS middleware, with which pages of these origins may call and read every response.
     pub fn cors(&self) -> Cors {
         let cors = Cors::default()
             .allowed_methods([Method::GET, Method::POST])
@@ -59,13 +59,13 @@ impl CorsOrigins {
         if refused.len() < MOST && refused.insert(origin.to_owned()) {
             let origins = self.allowed.iter().map(String::as_str).chain([origin]).collect::<Vec<_>>().join(",");
             tracing::warn!(
-                "pages of {origin} may not read these answers; to allow it, set cors_origins = \"{origins}\""
+                "pages of {origin} cannot read the responses; to allow this origin, set cors_origins = \"{origins}\""
             );
         }
     }
 }
 
-/// Logs requests from an origin that is not allowed. The same origin needs no permission.
+/// Logs requests from an origin that is not allowed. Same-origin requests need no permission.
 pub async fn log_origin<B: MessageBody>(
     origins: Data<CorsOrigins>,
     context: Data<Context>,
@@ -80,7 +80,7 @@ pub async fn log_origin<B: MessageBody>(
     next.call(request).await
 }
 
-/// Answers a rejected preflight request with a problem that says what is allowed.
+/// Replaces the response to a rejected preflight request with a problem that lists what is allowed.
 pub async fn explain_preflight<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
@@ -95,19 +95,16 @@ pub async fn explain_preflight<B: MessageBody>(
 
 fn detail(error: &CorsError) -> String {
     match error {
-        CorsError::MethodNotAllowed => {
-            "The pages that `cors_origins` allows may send GET and POST, and no other method.".to_owned()
-        }
+        CorsError::MethodNotAllowed => "Pages of the origins in `cors_origins` may use only GET and POST.".to_owned(),
         CorsError::HeadersNotAllowed | CorsError::BadRequestHeaders => {
             let names = allowed_headers().map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
-            format!("The pages that `cors_origins` allows may send these headers, and no others: {names}.")
+            format!("Pages of the origins in `cors_origins` may send only these headers: {names}.")
         }
-        _ => "Pages of this origin may not call here. Whoever runs this service can allow it with `cors_origins`."
-            .to_owned(),
+        _ => "This origin is not allowed. The operator of the service can allow it with `cors_origins`.".to_owned(),
     }
 }
 
-/// What pages may send beside what every page may.
+/// Returns the headers that pages may send in addition to the CORS-safelisted ones.
 fn allowed_headers() -> impl Iterator<Item = HeaderName> {
     [CONTENT_TYPE, AUTHORIZATION].into_iter().chain(header::ALLOWED.map(HeaderName::from_static))
 }

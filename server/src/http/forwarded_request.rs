@@ -1,4 +1,4 @@
-//! The client request that a gateway asks about, sent in one of three forms.
+//! The original request, which a gateway describes in one of three forms.
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
@@ -22,19 +22,19 @@ pub(crate) struct ForwardedRequest {
 }
 
 impl ForwardedRequest {
-    /// What the gateway says of it. Whatever is told in several ways has to be told alike: one of them may be the client's,
-    /// and which one, only the gateway knows.
+    /// Reads the original request. If several forms are present, they must be equal: one of them may come from the client, and only the
+    /// gateway knows which.
     ///
     /// # Errors
-    /// If it is not told, not to be understood, or told in two ways that differ.
+    /// If no form is present, if one is malformed, or if two differ.
     pub(crate) fn of(request: &HttpRequest) -> Result<Self, Rejection> {
         let mut found: Option<Self> = None;
         for form in forms(request)? {
             match &found {
                 Some(first) if *first != form => {
                     return Err(bad_request(
-                        "The original request is told in two ways that differ. The gateway has to overwrite X-Original-Method \
-                         and X-Original-URI, and X-Forwarded-Method and X-Forwarded-Uri, or to remove them.",
+                        "The headers that describe the original request differ. The gateway must overwrite or remove X-Original-Method, \
+                         X-Original-URI, X-Forwarded-Method and X-Forwarded-Uri.",
                     ));
                 }
                 _ => found = Some(form),
@@ -42,13 +42,13 @@ impl ForwardedRequest {
         }
         found.ok_or_else(|| {
             bad_request(
-                "The original request is not told. The gateway has to send its method and address in X-Original-Method and \
-                 X-Original-URI, or in X-Forwarded-Method and X-Forwarded-Uri, or the address behind /forward-auth.",
+                "The original request is missing. The gateway must send its method and URI in X-Original-Method and X-Original-URI, or in \
+                 X-Forwarded-Method and X-Forwarded-Uri, or append the URI to /forward-auth.",
             )
         })
     }
 
-    /// Whether it may pass without a token, as it only reads.
+    /// Returns true if the method is safe, so that the request needs no token.
     pub(crate) fn is_safe(&self) -> bool {
         [Method::GET, Method::HEAD, Method::OPTIONS].contains(&self.method)
     }
@@ -60,7 +60,7 @@ impl ForwardedRequest {
     }
 }
 
-/// Whether this path is the one for gateways.
+/// Returns true if this is the path for gateways.
 pub(crate) fn is_gateway_path(path: &str) -> bool {
     canonical(path).strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -78,14 +78,14 @@ fn forms(request: &HttpRequest) -> Result<Vec<ForwardedRequest>, Rejection> {
         }
         let [method_name, uri_name] = names;
         if methods.len() != uris.len() {
-            return Err(bad_request(format!("`{method_name}` and `{uri_name}` have to be sent together, once each.")));
+            return Err(bad_request(format!("`{method_name}` and `{uri_name}` must be sent together, once each.")));
         }
         for (method, uri) in methods.into_iter().zip(uris) {
             let read = Option::zip(method.to_str().ok(), uri.to_str().ok())
                 .and_then(|(method, uri)| ForwardedRequest::read(method, uri));
             forms.push(read.ok_or_else(|| {
                 bad_request(format!(
-                    "`{method_name}` has to be a method, and `{uri_name}` an address that begins with a slash."
+                    "`{method_name}` must be a method, and `{uri_name}` a path that begins with a slash."
                 ))
             })?);
         }
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    fn told(method: Method, uri: &str, headers: &[(&str, &str)]) -> Result<(String, String, String), String> {
+    fn parsed(method: Method, uri: &str, headers: &[(&str, &str)]) -> Result<(String, String, String), String> {
         let request = TestRequest::with_uri(uri).method(method);
         let request = headers.iter().fold(request, |request, header| request.append_header(*header)).to_http_request();
         let original = ForwardedRequest::of(&request).map_err(|rejection| rejection.problem().detail)?;
@@ -115,54 +115,54 @@ mod tests {
         [("x-forwarded-method", "POST"), ("x-forwarded-uri", "/orders?a=1&_onceward=t")];
 
     #[test]
-    fn each_of_the_three_ways_tells_it() {
-        assert_eq!(told(Method::GET, "/forward-auth?style=nginx", &ORIGINAL), is("POST", "/orders", "a=1&_onceward=t"));
-        assert_eq!(told(Method::GET, "/forward-auth", &FORWARDED), is("POST", "/orders", "a=1&_onceward=t"));
-        assert_eq!(told(Method::PUT, "/forward-auth/orders/1?a=%20", &[]), is("PUT", "/orders/1", "a=%20"));
-        assert_eq!(told(Method::POST, "/forward-auth/", &[]), is("POST", "/", ""));
-        assert_eq!(told(Method::POST, "/forward-auth//a//b", &[]), is("POST", "//a//b", ""), "as it was sent");
+    fn request_is_read_from_each_of_three_sources() {
+        assert_eq!(
+            parsed(Method::GET, "/forward-auth?style=nginx", &ORIGINAL),
+            is("POST", "/orders", "a=1&_onceward=t")
+        );
+        assert_eq!(parsed(Method::GET, "/forward-auth", &FORWARDED), is("POST", "/orders", "a=1&_onceward=t"));
+        assert_eq!(parsed(Method::PUT, "/forward-auth/orders/1?a=%20", &[]), is("PUT", "/orders/1", "a=%20"));
+        assert_eq!(parsed(Method::POST, "/forward-auth/", &[]), is("POST", "/", ""));
+        assert_eq!(parsed(Method::POST, "/forward-auth//a//b", &[]), is("POST", "//a//b", ""), "as it was sent");
     }
 
     #[test]
-    fn what_is_told_twice_has_to_be_told_alike() {
-        assert!(told(Method::GET, "/forward-auth", &[ORIGINAL, FORWARDED].concat()).is_ok());
+    fn differing_sources_are_rejected() {
+        assert!(parsed(Method::GET, "/forward-auth", &[ORIGINAL, FORWARDED].concat()).is_ok());
         let differing = [
             [("x-original-method", "GET"), ("x-original-uri", "/orders?a=1&_onceward=t")],
             [("x-original-method", "POST"), ("x-original-uri", "/elsewhere")],
         ];
         for client in differing {
             for both in [[client, FORWARDED].concat(), [FORWARDED, client].concat(), [ORIGINAL, client].concat()] {
-                assert!(told(Method::GET, "/forward-auth", &both).unwrap_err().contains("differ"), "{both:?}");
+                assert!(parsed(Method::GET, "/forward-auth", &both).unwrap_err().contains("differ"), "{both:?}");
             }
-            assert!(told(Method::POST, "/forward-auth/orders", &client).unwrap_err().contains("differ"));
+            assert!(parsed(Method::POST, "/forward-auth/orders", &client).unwrap_err().contains("differ"));
         }
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named() {
-        assert!(told(Method::POST, "/forward-auth", &[]).unwrap_err().contains("X-Original-Method"));
-        assert!(told(Method::GET, "/forward-auth", &ORIGINAL[1..]).unwrap_err().contains("`x-original-method`"));
-        assert!(told(Method::GET, "/forward-auth", &FORWARDED[..1]).unwrap_err().contains("`x-forwarded-uri`"));
+    fn missing_or_malformed_source_is_named() {
+        assert!(parsed(Method::POST, "/forward-auth", &[]).unwrap_err().contains("X-Original-Method"));
+        assert!(parsed(Method::GET, "/forward-auth", &ORIGINAL[1..]).unwrap_err().contains("`x-original-method`"));
+        assert!(parsed(Method::GET, "/forward-auth", &FORWARDED[..1]).unwrap_err().contains("`x-forwarded-uri`"));
         for wrong in
             [("PO ST", "/orders"), ("", "/orders"), ("POST", "orders"), ("POST", ""), ("POST", "http://x/orders")]
         {
             let headers = [("x-original-method", wrong.0), ("x-original-uri", wrong.1)];
             assert!(
-                told(Method::GET, "/forward-auth", &headers).unwrap_err().contains("`x-original-uri`"),
+                parsed(Method::GET, "/forward-auth", &headers).unwrap_err().contains("`x-original-uri`"),
                 "{wrong:?}"
             );
         }
     }
 
     #[test]
-    fn only_what_stands_there_or_behind_it_is_a_gateway_s_question() {
+    fn gateway_path_matches_only_itself_and_subpaths() {
         assert!(
             is_gateway_path("/forward-auth") && is_gateway_path("/forward-auth/") && is_gateway_path("/forward-auth/a")
         );
-        assert!(
-            is_gateway_path("/%66orward-auth") && is_gateway_path("/forward%2Dauth/a"),
-            "where the router leads it to"
-        );
+        assert!(is_gateway_path("/%66orward-auth") && is_gateway_path("/forward%2Dauth/a"), "as the router decodes it");
         assert!(
             !is_gateway_path("/forward-authority") && !is_gateway_path("/token") && !is_gateway_path("/a/forward-auth")
         );

@@ -1,4 +1,4 @@
-//! What a gateway asks for in the query of its question: which statuses it understands, and whether it wants a token for the next submission.
+//! The options of a gateway, in the query of its request: the statuses it supports, and whether it needs a token for the next submission.
 
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
@@ -8,10 +8,10 @@ use onceward_api::path::canonical;
 use super::bad_request;
 use super::forwarded_request::{ForwardedRequest, PATH};
 
-/// Which statuses a gateway understands.
+/// The statuses that a gateway supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Style {
-    /// Every status but a 5xx.
+    /// Every status except 5xx.
     #[default]
     Plain,
     /// 204 and 403.
@@ -21,8 +21,8 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// What is sent in the place of a status. Only success may look like one, and no failure like one of the service, which
-    /// some gateways take for leave.
+    /// Translates a status. Only a success becomes a success. Except for Traefik, a 5xx becomes 403: some gateways treat a 5xx from the auth
+    /// endpoint as "allow".
     pub(crate) fn status(self, meant: StatusCode) -> StatusCode {
         match self {
             Self::Nginx if meant == StatusCode::OK => StatusCode::NO_CONTENT,
@@ -33,7 +33,7 @@ impl Style {
     }
 }
 
-/// What the gateway asks for in its query.
+/// The options in the query of a gateway.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GatewayOptions {
     style: Style,
@@ -41,7 +41,7 @@ pub(crate) struct GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// As the query says, unless it is that of the original request: it stands behind an address, and Caddy leaves it there.
+    /// Reads the query, unless it is that of the original request: it is part of an appended URI, and Caddy passes it on.
     pub(crate) fn of(request: &HttpRequest, original: &ForwardedRequest) -> Result<Self, Rejection> {
         let query = request.query_string();
         if canonical(request.path()) == PATH && query != original.query {
@@ -62,9 +62,9 @@ impl GatewayOptions {
                 _ => {
                     let name = pair.split('=').next().unwrap_or_default();
                     return Err(match name {
-                        "style" => bad_request("`style` can only be `nginx` or `traefik`."),
-                        "next_token" => bad_request("`next_token` has to be `true` or `false`."),
-                        _ => bad_request("There is `style` and `next_token`, and nothing else to ask for here."),
+                        "style" => bad_request("`style` must be `nginx` or `traefik`."),
+                        "next_token" => bad_request("`next_token` must be `true` or `false`."),
+                        _ => bad_request("Unknown option: the query may contain only `style` and `next_token`."),
                     });
                 }
             }
@@ -72,8 +72,8 @@ impl GatewayOptions {
         Ok(options)
     }
 
-    /// The style, also if the rest is not to be understood. A client may not ask for a 5xx, so the query of the original request
-    /// does not count there.
+    /// Returns the style, even if the other options are invalid. The query of the original request is ignored for `traefik`, because a client
+    /// must not be able to select 5xx responses.
     pub(crate) fn style(request: &HttpRequest) -> Style {
         let query = request.query_string();
         let asks_for = |style: &str| canonical(request.path()) == PATH && query.split('&').any(|pair| pair == style);
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_gateway_sees_a_5xx_and_nginx_sees_two_statuses() {
+    fn plain_style_sends_no_5xx_and_nginx_two_statuses() {
         for meant in (200..600).filter_map(|status| StatusCode::from_u16(status).ok()) {
             let (plain, nginx) = (Style::Plain.status(meant), Style::Nginx.status(meant));
             assert_eq!(plain == StatusCode::OK, meant == StatusCode::OK);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_cannot_ask_for_a_5xx() {
+    fn client_cannot_select_a_5xx_style() {
         let style = |uri: &str, original: &str| {
             let request = TestRequest::with_uri(uri).insert_header(("x-forwarded-method", "POST"));
             GatewayOptions::style(&request.insert_header(("x-forwarded-uri", original)).to_http_request())
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_is_not_known_is_refused_by_name() {
+    fn unknown_option_is_rejected_by_name() {
         assert_eq!(GatewayOptions::read(""), Ok(GatewayOptions::default()));
         assert_eq!(
             GatewayOptions::read("style=nginx&next_token=true"),

@@ -1,4 +1,4 @@
-//! HEAD wherever GET is answered: routed as GET, and answered with the same status and headers and no body.
+//! HEAD support: a HEAD request is routed as GET, and the response has the same status and headers and no body.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use futures_util::stream;
 
 use super::forwarded_request::is_gateway_path;
 
-/// Routes a HEAD request as GET, and drops the body of the response. A gateway's question is left alone: its method may be that of
+/// Routes a HEAD request as GET, and drops the body of the response. The request of a gateway stays unchanged: its method may be that of
 /// the original request.
 pub async fn answer_as_get<B: MessageBody>(
     mut request: ServiceRequest,
@@ -26,8 +26,8 @@ pub async fn answer_as_get<B: MessageBody>(
     Ok(answer.map_body(|_, body| EitherBody::right(announced(body.size()))))
 }
 
-/// A body that announces its length and has no content. The HTTP layer sends no body after a HEAD either, but it goes by the request
-/// that it read last, which may be the next one on the connection.
+/// Returns a body that announces its length and has no content. actix sends no body after a HEAD either, but it decides by the request that
+/// it read last, which may be the next one on the connection.
 fn announced(size: BodySize) -> BoxBody {
     let nothing = stream::empty::<Result<Bytes, Infallible>>();
     match size {

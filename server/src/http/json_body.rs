@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 /// The largest body of most requests.
 const LIMIT: usize = 16 * 1024;
 
-/// Reads the body of one of the contract's requests; `None` if it is empty.
+/// Reads the JSON body of a request; `None` if it is empty.
 ///
 /// # Errors
-/// A rejection that names the field that is wrong.
+/// A rejection that names the invalid field.
 pub(crate) async fn read_json<T: DeserializeOwned>(
     request: &HttpRequest,
     body: web::Payload,
@@ -23,13 +23,14 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
 /// Like [`read_json`], with another limit on the size of the body.
 ///
 /// # Errors
-/// A rejection that names the field that is wrong.
+/// A rejection that names the invalid field.
 pub(crate) async fn read_json_up_to<T: DeserializeOwned>(
     request: &HttpRequest,
     body: web::Payload,
     limit: usize,
 ) -> Result<Option<T>, Rejection> {
     let body = body.to_bytes_limited(limit).await.map_err(|_| Rejection::new(Code::BodyTooLarge))?;
-    let body = body.map_err(|_| Rejection::new(Code::BadRequest).detail("The body broke off."))?;
+    let body = body
+        .map_err(|_| Rejection::new(Code::BadRequest).detail("The connection failed before the body was complete."))?;
     parse_json(request.content_type(), &body)
 }

@@ -1,4 +1,4 @@
-//! Panics and unexpected failures: the client receives `internal` without details, and the log names the place.
+//! Panics and internal errors: the client receives `internal` without details, and the log has the location.
 
 use std::panic::{AssertUnwindSafe, PanicHookInfo};
 
@@ -17,15 +17,15 @@ pub fn install_hook() {
 }
 
 fn report(panic: &PanicHookInfo<'_>) {
-    let location = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    let location = panic.location().map_or_else(|| "an unknown location".to_owned(), ToString::to_string);
     if tracing::dispatcher::has_been_set() {
-        tracing::error!(location, "panicked; what it says is not shown, as it may hold a secret");
+        tracing::error!(location, "panicked; the message is omitted because it may contain a secret");
     } else {
         eprintln!("onceward: panicked at {location}");
     }
 }
 
-/// Answers a panic, and every 5xx response that is not a problem yet, with `internal`. Each is logged once, a panic by the
+/// Turns a panic, and every 5xx response that is not a problem yet, into `internal`. Each is logged once, a panic by the hook of
 /// [`install_hook`].
 pub async fn catch_failures<B: MessageBody>(
     request: ServiceRequest,
@@ -35,7 +35,7 @@ pub async fn catch_failures<B: MessageBody>(
     match AssertUnwindSafe(async { next.call(request).await }).catch_unwind().await {
         Ok(Ok(answer)) => Ok(explained(path, answer)),
         Ok(Err(error)) if error.as_response_error().status_code().is_server_error() => {
-            tracing::error!("a request failed by a fault of the service");
+            tracing::error!("request failed with an internal error");
             Err(InternalError { path }.into())
         }
         Ok(Err(error)) => Err(error),
@@ -43,13 +43,13 @@ pub async fn catch_failures<B: MessageBody>(
     }
 }
 
-/// The answer itself, unless it is a failure that says nothing a caller could go by, or too much.
+/// Returns the response unchanged, unless it is a 5xx that is not a problem: it may lack a code, or reveal details.
 fn explained<B: MessageBody>(path: String, answer: ServiceResponse<B>) -> ServiceResponse<EitherBody<B>> {
     let (status, is_problem) = (answer.status(), answer.headers().contains_key(header::OUTCOME));
     if !status.is_server_error() || (is_problem && status != StatusCode::INTERNAL_SERVER_ERROR) {
         return answer.map_into_left_body();
     }
-    tracing::error!(status = status.as_u16(), "a request failed by a fault of the service");
+    tracing::error!(status = status.as_u16(), "request failed with an internal error");
     if is_problem {
         return answer.map_into_left_body();
     }

@@ -31,7 +31,7 @@ pub struct RateLimiter {
     buckets: Mutex<Buckets>,
 }
 
-/// The size of a bucket, and how fast it refills.
+/// The size and refill rate of a bucket.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
     burst: f64,
@@ -47,7 +47,7 @@ struct Buckets {
     swept: Duration,
 }
 
-/// How many tokens were left at a time.
+/// The number of tokens left at a point in time.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     left: f64,
@@ -79,7 +79,7 @@ pub struct LimitError {
     pub rejection: Rejection,
     /// The limit.
     pub scope: LimitScope,
-    /// What the client has left, if clients are limited.
+    /// The rest of the client's quota, if clients are limited.
     pub headers: Option<RateLimitHeaders>,
 }
 
@@ -154,7 +154,7 @@ impl RateLimiter {
 }
 
 impl Buckets {
-    /// The bucket of a client, refilled. A client beyond [`CLIENTS`] receives the shared one.
+    /// Returns the bucket of a client, refilled. A client beyond [`CLIENTS`] receives the shared one.
     fn of_client(&mut self, client: IpAddr, now: Duration, allowance: &Allowance) -> &mut Bucket {
         if self.clients.len() >= CLIENTS && !self.clients.contains_key(&client) {
             self.sweep(now, allowance);
@@ -178,7 +178,7 @@ impl Buckets {
 }
 
 impl Bucket {
-    /// The bucket as it is now. Threads read the clock before they take the lock, so `now` may be a little before `at`.
+    /// Returns the bucket with the tokens added since `at`. Threads read the clock before they take the lock, so `now` may be a little before `at`.
     fn refilled(self, now: Duration, allowance: &Allowance) -> Self {
         let added = now.saturating_sub(self.at).as_secs_f64() * allowance.per_second;
         Self { left: (self.left + added).min(allowance.burst), at: now.max(self.at) }
@@ -190,7 +190,7 @@ impl Allowance {
         Self { burst: f64::from(burst), per_second: f64::from(rate.count.get()) / rate.per.as_secs_f64() }
     }
 
-    /// How long it takes to refill this many.
+    /// Returns the time to refill this many tokens.
     fn refill_time(&self, count: f64) -> Duration {
         Duration::try_from_secs_f64(count.max(0.0) / self.per_second).unwrap_or(Duration::MAX)
     }
@@ -212,19 +212,21 @@ impl Shortage {
         let Self { scope, allowance, bucket } = self;
         if count > allowance.burst {
             let most = allowance.burst;
-            return bad_request(format!("`count` is more than the {most} tokens that can be had at once."));
+            return bad_request(format!("`count` exceeds the burst limit of {most} tokens."));
         }
-        let who = match scope {
-            LimitScope::Client => "This client",
-            LimitScope::Total => "All clients together",
+        let whose = match scope {
+            LimitScope::Client => "this client",
+            LimitScope::Total => "all clients together",
         };
         Rejection::new(Code::RateLimited)
-            .detail(format!("{who} asked for more tokens than are given out at once. Wait and ask again."))
+            .detail(format!(
+                "The rate limit for tokens of {whose} is exceeded. Send the same request again after Retry-After."
+            ))
             .wait(allowance.refill_time(count - bucket.left))
     }
 }
 
-/// The network that counts as one client: an IPv4 address, or an IPv6 /64, of which every host has all addresses.
+/// Returns the network that counts as one client: an IPv4 address, or an IPv6 /64, because one host may use all of its addresses.
 pub(crate) fn network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_has_a_limit_of_its_own() {
+    fn each_client_has_its_own_limit() {
         let limiter = RateLimiter::new(rate(10), some(5), None);
         assert_eq!((taken(&limiter, "10.0.0.1"), taken(&limiter, "10.0.0.1")), (5, 0));
         assert_eq!(taken(&limiter, "10.0.0.2"), 5);
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn all_clients_together_have_one_too_and_its_refusal_costs_a_client_nothing() {
+    fn total_limit_rejection_costs_the_client_no_quota() {
         let limiter = RateLimiter::new(rate(3600), some(70), rate(100));
         assert_eq!((taken(&limiter, "10.0.0.1"), taken(&limiter, "10.0.0.2")), (70, 30));
         let over = limiter.take_at(Duration::ZERO, "10.0.0.2".parse().unwrap(), ONE).unwrap_err();
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_what_is_left_and_when_to_come_back() {
+    fn headers_state_remaining_quota_and_reset() {
         let limiter = RateLimiter::new(Some(Rate { count: some(10), per: Duration::from_secs(1) }), some(20), None);
         let client = "10.0.0.1".parse().unwrap();
         let headers = limiter.take_at(Duration::ZERO, client, some(15)).unwrap().unwrap();
@@ -288,18 +290,18 @@ mod tests {
         let over = limiter.take_at(Duration::ZERO, client, some(15)).unwrap_err();
         assert_eq!(over.rejection.retry_after(), Some(Duration::from_secs(1)));
         assert_eq!(over.headers.unwrap().left, "\"client\";r=5;t=2", "a rejection takes nothing");
-        assert!(limiter.take_at(Duration::from_secs(1), client, some(15)).is_ok(), "as it was told");
+        assert!(limiter.take_at(Duration::from_secs(1), client, some(15)).is_ok(), "after the time in Retry-After");
     }
 
     #[test]
-    fn what_can_never_be_had_is_not_to_be_waited_for() {
+    fn request_above_the_burst_has_no_retry_after() {
         let limiter = RateLimiter::new(rate(10), some(20), None);
         let over = limiter.take_at(Duration::ZERO, "10.0.0.1".parse().unwrap(), some(21)).unwrap_err();
         assert_eq!((over.rejection.code(), over.rejection.retry_after()), (Code::BadRequest, None));
     }
 
     #[test]
-    fn clock_read_before_another_thread_s_refills_nothing() {
+    fn earlier_clock_reading_refills_nothing() {
         let limiter = RateLimiter::new(Some(Rate { count: some(1), per: Duration::from_secs(1) }), some(10), None);
         let client = "10.0.0.1".parse().unwrap();
         let mut taken = 0;
@@ -310,13 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_rate_with_a_large_burst_is_no_trouble() {
+    fn slow_rate_with_a_large_burst_does_not_overflow() {
         let limiter = RateLimiter::new(rate(1), NonZeroU32::MAX, rate(1));
         assert_eq!(taken(&limiter, "10.0.0.1"), 1);
     }
 
     #[test]
-    fn clients_beyond_count_share_a_bucket_and_leave_known_ones_theirs() {
+    fn clients_beyond_the_limit_share_one_bucket() {
         let limiter = RateLimiter::new(rate(1000), some(5), None);
         let known = IpAddr::V4(Ipv4Addr::from(1));
         for number in 0..CLIENTS as u32 {
@@ -326,10 +328,10 @@ mod tests {
         let newcomers = (0..20)
             .filter(|number| limiter.take_at(later, IpAddr::V4(Ipv4Addr::from(0x6300_0000 + number)), ONE).is_ok());
         assert_eq!(newcomers.count(), 5);
-        assert!(limiter.take_at(later, known, some(4)).is_ok(), "one who is known keeps what is left to it");
+        assert!(limiter.take_at(later, known, some(4)).is_ok(), "a known client keeps the rest of its quota");
         assert_eq!(limiter.buckets.lock().unwrap().clients.len(), CLIENTS);
         let late = limiter.take_at(Duration::from_millis(999), "99.0.0.1".parse().unwrap(), ONE);
-        assert!(late.is_err(), "also with a clock that was read before another thread's");
+        assert!(late.is_err(), "also if another thread read the clock later");
         let much_later = Duration::from_secs(100);
         assert!(limiter.take_at(much_later, "99.0.0.1".parse().unwrap(), some(5)).is_ok(), "room was made");
         assert!(limiter.buckets.lock().unwrap().clients.len() < 10);

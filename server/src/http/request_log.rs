@@ -1,4 +1,4 @@
-//! The request log: which responses get a line, and what the line says of a request beside its status.
+//! The request log: the responses that are logged, and the fields of a line.
 
 use std::io::IsTerminal as _;
 
@@ -8,7 +8,7 @@ use actix_web::{HttpMessage as _, HttpRequest};
 use onceward::Kind;
 use onceward_api::{Code, header};
 
-/// Which responses are logged.
+/// The responses to log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RequestLog {
     /// Every response.
@@ -21,12 +21,12 @@ pub enum RequestLog {
 }
 
 impl RequestLog {
-    /// Every response where people read along on a terminal, and otherwise the errors.
+    /// Returns `All` if stdout is a terminal, otherwise `Errors`.
     pub fn auto() -> Self {
         if std::io::stdout().is_terminal() { Self::All } else { Self::Errors }
     }
 
-    /// Whether a response with this status is logged.
+    /// Returns true if a response with this status is logged.
     pub(crate) fn has(self, status: StatusCode) -> bool {
         match self {
             Self::All => true,
@@ -36,7 +36,7 @@ impl RequestLog {
     }
 }
 
-/// The policy that a request was decided by, or would have been, as metrics name it.
+/// The policy of a request, as named in metrics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LoggedPolicy {
     Token,
@@ -46,12 +46,12 @@ pub(crate) enum LoggedPolicy {
 }
 
 impl LoggedPolicy {
-    /// Notes the policy of a request, for its line in the log.
+    /// Stores the policy of a request, for its line in the log.
     pub(crate) fn note(self, request: &HttpRequest) {
         request.extensions_mut().insert(self);
     }
 
-    /// The policy of a claim on a record of this kind.
+    /// Returns the policy of a claim on a record of this kind.
     pub(crate) fn of_claim(kind: Kind) -> Self {
         match kind {
             Kind::Token => Self::Remembered,
@@ -60,7 +60,7 @@ impl LoggedPolicy {
         }
     }
 
-    /// The policy that was noted.
+    /// Returns the stored policy.
     pub(crate) fn of(request: &HttpRequest) -> Option<&'static str> {
         Some(match request.extensions().get::<Self>()? {
             Self::Token => "token",
@@ -71,10 +71,10 @@ impl LoggedPolicy {
     }
 }
 
-/// The code of the problem that a response tells.
+/// Returns the problem code of a response.
 pub(crate) fn problem_code(headers: &HeaderMap) -> Option<&'static str> {
-    let told = headers.get(header::OUTCOME)?;
-    Code::ALL.iter().map(|code| code.as_str()).find(|code| told == code)
+    let outcome = headers.get(header::OUTCOME)?;
+    Code::ALL.iter().map(|code| code.as_str()).find(|code| outcome == code)
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_every_status_from_400_on() {
+    fn error_log_includes_every_status_from_400() {
         for (status, is_error) in [(200, false), (304, false), (400, true), (409, true), (503, true)] {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(RequestLog::Errors.has(status), is_error, "{status}");

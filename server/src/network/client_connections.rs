@@ -7,25 +7,25 @@ use ipnet::IpNet;
 
 use crate::http::rate_limit::network;
 
-/// Counts the open connections of each client. Up to half of the connections anybody may have; from there on, a client that
-/// has its share already gets no more of them.
+/// Counts the open connections of each client. Any client may open connections up to half of the maximum; from there on, a client that
+/// already has its share gets no more.
 #[derive(Debug)]
 pub(crate) struct ClientConnections {
     half: usize,
-    /// The most that one client may have once half of the connections are open; `None` if there is no limit.
+    /// Maximum per client once half of the connections are open; `None` if there is no limit.
     share: Option<usize>,
     trusted: Vec<IpNet>,
     open: usize,
     counts: HashMap<IpAddr, usize>,
 }
 
-/// A counted connection. It has to be given back with [`ClientConnections::leave`].
+/// A counted connection. It must be returned with [`ClientConnections::leave`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ClientSlot(Option<IpAddr>);
 
 impl ClientConnections {
-    /// For this many connections, of which a client may have `share`. Half of all is the most that a share can be, so that
-    /// there is room for another client. Trusted proxies have no limit: their connections are those of many clients.
+    /// Creates a count for this many connections, of which a client may have `share`, at most half of them, so that there is room for
+    /// another client. Trusted proxies have no limit: their connections belong to many clients.
     pub(crate) fn new(connections: usize, share: Option<usize>, trusted: Vec<IpNet>) -> Self {
         let half = connections.div_ceil(2);
         let share = share.map(|share| share.min(half));
@@ -47,7 +47,7 @@ impl ClientConnections {
         Some(ClientSlot(client))
     }
 
-    /// The connection is closed.
+    /// Removes a closed connection from the count.
     pub(crate) fn leave(&mut self, ClientSlot(client): &ClientSlot) {
         self.open -= 1;
         let Some(client) = client else { return };
@@ -57,7 +57,7 @@ impl ClientConnections {
         }
     }
 
-    /// The most that one client may have at the moment.
+    /// Returns the maximum per client.
     pub(crate) fn share(&self) -> usize {
         self.share.unwrap_or(usize::MAX)
     }
@@ -71,7 +71,7 @@ impl ClientConnections {
 mod tests {
     use super::*;
 
-    /// How many of `count` connections from this address are counted.
+    /// Returns how many of `count` connections from this address are accepted.
     fn entered(clients: &mut ClientConnections, address: &str, count: usize) -> usize {
         (0..count).filter_map(|_| clients.enter(address.parse().unwrap())).count()
     }

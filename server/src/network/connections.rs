@@ -1,9 +1,9 @@
-//! The open connections of a server: how many a client may have, and how long one may stay open without a complete request.
+//! The open connections of a server: the limit per client, and the timeout for slow request headers.
 //!
-//! The server closes a connection that is idle, and one whose first head takes too long. A later head may take any time there,
-//! and the server does not show when it begins. But it begins within the keep-alive time, or the server closes the connection.
-//! So a connection that has no whole request for that time and `request_timeout` together is closed from here, whether it is
-//! silent or sends a byte now and then, and no client that keeps to both times is.
+//! actix closes an idle connection after the keep-alive time, and one whose first request headers arrive too slowly. It has no timeout for
+//! the headers of later requests and does not report when they begin, but they begin within the keep-alive time. So this module closes a
+//! connection that has no complete request for the keep-alive time plus `request_timeout`, whether it is silent or sends a byte now and
+//! then. A client that respects both timeouts is never cut off.
 
 use std::any::Any;
 use std::net::{IpAddr, Shutdown};
@@ -20,9 +20,9 @@ use tokio::time::Instant;
 use crate::metrics::COUNTERS;
 use crate::network::client_connections::{ClientConnections, ClientSlot};
 
-/// How long the server keeps an idle connection open.
+/// Time until the server closes an idle connection.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How often, at most, a client with too many connections is warned of.
+/// Minimum time between two warnings about clients with too many connections.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The open connections.
@@ -40,38 +40,38 @@ struct ConnectionTable {
     warned: Option<Instant>,
 }
 
-/// One connection, known to every request on it.
+/// One connection, shared by all requests on it.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// A second handle on it, to close it with.
+    /// A second handle on the socket, to close it.
     peer: Peer,
     counted: ClientSlot,
     all: Arc<Mutex<ConnectionTable>>,
     begun: Instant,
-    /// How many requests on it are being answered.
+    /// Requests in flight on this connection.
     busy: AtomicUsize,
-    /// Since when there is none, in milliseconds.
+    /// Start of the idle time, in milliseconds since `begun`.
     idle_since: AtomicU64,
 }
 
 impl Connections {
-    /// For requests that may take this long to arrive, from these clients.
+    /// Creates an empty table with this timeout and these limits per client.
     pub(crate) fn new(request_timeout: Duration, clients: ClientConnections) -> Self {
         let all = ConnectionTable { open: Vec::new(), clients, warned: None };
         let longest = KEEP_ALIVE.saturating_add(request_timeout);
         Self { longest, begun: Instant::now(), all: Arc::new(Mutex::new(all)) }
     }
 
-    /// Takes note of a connection that was made, or closes it if its client has too many.
+    /// Registers a new connection, or closes it if its client has too many.
     pub(crate) fn welcome(&self, io: &dyn Any, data: &mut Extensions) {
         let Some(stream) = io.downcast_ref::<TcpStream>() else { return };
-        // A connection without an address is closed already.
+        // A connection without a peer address is already closed.
         let Ok(address) = stream.peer_addr().map(|peer| peer.ip()) else { return };
-        let Some(counted) = self.enter(address) else { return turn_away(stream) };
+        let Some(counted) = self.enter(address) else { return refuse(stream) };
         let Some(Ok(peer)) = Peer::of(io) else {
-            // There is no open file left, and without one the connection could not be closed later.
+            // No file descriptor is left, and without one the connection could not be closed later.
             lock(&self.all).clients.leave(&counted);
-            return turn_away(stream);
+            return refuse(stream);
         };
         data.insert(peer.clone());
         let (all, begun) = (Arc::clone(&self.all), self.begun);
@@ -90,7 +90,7 @@ impl Connections {
         counted
     }
 
-    /// Closes connections without a whole request, for as long as this is polled.
+    /// Closes connections without a complete request, for as long as this future is polled.
     pub(crate) async fn watch(&self) {
         loop {
             tokio::time::sleep((self.longest / 10).min(Duration::from_secs(1))).await;
@@ -101,14 +101,14 @@ impl Connections {
     fn close_idle(&self) {
         let now = self.begun.elapsed().as_millis() as u64;
         let longest = self.longest.as_millis() as u64;
-        // What is upgraded here may be the last of its kind, and it locks the list when it is dropped.
+        // The `Arc` upgraded here may be the last one, and dropping it locks the table, so the lock is not held.
         let mut open = std::mem::take(&mut lock(&self.all).open);
         open.retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
             let idle_since = connection.idle_since.load(Ordering::SeqCst);
-            let is_over = connection.busy.load(Ordering::SeqCst) == 0 && now.saturating_sub(idle_since) > longest;
-            // If it cannot be closed, it is closed already.
-            !is_over || connection.peer.close().is_err()
+            let is_expired = connection.busy.load(Ordering::SeqCst) == 0 && now.saturating_sub(idle_since) > longest;
+            // An error means that the connection is already closed.
+            !is_expired || connection.peer.close().is_err()
         });
         lock(&self.all).open.append(&mut open);
     }
@@ -138,11 +138,11 @@ fn lock(all: &Mutex<ConnectionTable>) -> MutexGuard<'_, ConnectionTable> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes a connection before a request is read from it. Without an answer: which status a gateway understands as a rejection is
-/// known only from its request.
-fn turn_away(stream: &TcpStream) {
+/// Closes a connection before a request is read from it. It sends no response: which status a gateway treats as a rejection is known only
+/// from its request.
+fn refuse(stream: &TcpStream) {
     COUNTERS.connections_refused.increment(1);
-    // If it cannot be shut, it is closed already.
+    // An error means that the connection is already closed.
     let _ = SockRef::from(stream).shutdown(Shutdown::Both);
 }
 
@@ -150,7 +150,7 @@ fn turn_away(stream: &TcpStream) {
 pub(crate) struct BusyConnection(Option<Arc<Connection>>);
 
 impl BusyConnection {
-    /// On the connection that it came on.
+    /// Marks the connection of this request.
     pub(crate) fn on(request: &ServiceRequest) -> Self {
         let connection = request.conn_data::<Arc<Connection>>().cloned();
         if let Some(connection) = &connection {

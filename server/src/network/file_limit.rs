@@ -3,7 +3,7 @@
 #[cfg(unix)]
 pub(crate) use self::unix::make_room;
 
-/// Elsewhere there is no such limit.
+/// Other systems have no such limit.
 #[cfg(not(unix))]
 pub(crate) fn make_room(connections: usize) -> usize {
     connections
@@ -15,13 +15,13 @@ mod unix {
 
     use crate::admin;
 
-    /// How many open files a connection is: each is held twice.
+    /// File descriptors per connection: each socket has two handles.
     const EACH: u64 = 2;
-    /// Files, connections to the store, listeners, and the connections at `admin_listen`.
+    /// Descriptors for files, connections to the store, listeners, and the connections at `admin_listen`.
     const RESERVED: u64 = 256 + EACH * admin::CONNECTIONS as u64;
 
-    /// Lets this process have this many connections, and says how many it can have: fewer, if the system does not allow so many
-    /// open files. A process without one left could not answer health checks either.
+    /// Raises the limit on open files for this many connections. Returns the possible number, which is lower if the system does not allow
+    /// so many open files. A process without a free descriptor could not answer health checks either.
     pub(crate) fn make_room(connections: usize) -> usize {
         let wanted = connections as u64 * EACH + RESERVED;
         let mut limit = getrlimit(Resource::Nofile);
@@ -30,7 +30,7 @@ mod unix {
         }
         limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, "the number of open files could not be raised");
+            tracing::warn!(%error, "could not raise the limit on open files");
         }
         let allowed = getrlimit(Resource::Nofile).current;
         let Some(allowed) = allowed.filter(|allowed| *allowed < wanted) else { return connections };
@@ -42,7 +42,7 @@ mod unix {
         possible
     }
 
-    /// How many connections fit into this many open files; at least one.
+    /// Returns the number of connections for this many open files; at least one.
     fn fitting(files: u64) -> usize {
         (files.saturating_sub(RESERVED) / EACH).max(1) as usize
     }

@@ -1,7 +1,7 @@
-//! Runs the server until a signal, and then ends it without refusing a connection that the system has accepted.
+//! Graceful shutdown: runs the server until SIGTERM or SIGINT, and then stops it without dropping a connection that the system has accepted.
 //!
-//! A server that closes its port cuts off the clients whose connections the system has accepted meanwhile. On Linux this first stops
-//! the system from accepting any.
+//! A server that closes its port drops the connections in the accept queue. On Linux, this module first stops the system from accepting
+//! connections.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -14,20 +14,20 @@ use onceward::actix::serve_until_signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How long the last client has to send a request: TCP sends a lost segment again after 200 milliseconds.
+/// Time for the last client to send its request: TCP retransmits a lost segment after 200 milliseconds.
 const TO_ASK: Duration = Duration::from_millis(300);
-/// How long the server may take to accept the connections that wait for it.
+/// Maximum time for the server to accept the connections in the queue.
 const TO_CATCH_UP: Duration = Duration::from_secs(5);
-/// How long one of our own connections may take to open.
+/// Timeout for opening one of our own connections.
 const TO_KNOCK: Duration = Duration::from_millis(250);
 
-/// Does what [`onceward::actix::serve`] does, for a server that listens on `door` and on nothing else. Every client whose connection the
-/// system has accepted receives a response. The server must have been made with `disable_signals`.
+/// Like [`onceward::actix::serve`], for a server that listens on `door` only. Every client whose connection the system has accepted receives
+/// a response. The server must be built with `disable_signals`.
 ///
-/// The listener has to belong to this process alone, since it stays shut for every other process that holds it.
+/// The listener must belong to this process only, because it stays shut for every other process that holds it.
 ///
 /// # Errors
-/// If the server fails, or the signals cannot be listened for.
+/// If the server fails, or the signal handlers cannot be installed.
 pub(crate) async fn serve(server: Server, door: TcpListener, guard: &Guard) -> io::Result<()> {
     let handle = server.handle();
     let stop = async {
@@ -38,8 +38,9 @@ pub(crate) async fn serve(server: Server, door: TcpListener, guard: &Guard) -> i
     serve_until_signal(server, stop).await
 }
 
-/// Stops the system from accepting connections, and waits until the server has accepted those that wait for it: a server that stops drops
-/// them, and on a busy machine it may take a while to get to them. So connections of our own come last, and are waited for.
+/// Stops the system from accepting connections, and waits until the server has accepted those in the queue: a server that stops drops
+/// them, and on a busy machine it may take a while to accept them. For this it opens connections of its own, which are last in the queue,
+/// and waits until the server has handled them.
 async fn close(door: TcpListener) {
     let last = match door.local_addr() {
         Ok(address) => knock(address).await,
@@ -48,7 +49,7 @@ async fn close(door: TcpListener) {
     if shut(&door).is_err() {
         return;
     }
-    // Let go of before the server stops, or it would stay open for as long as that takes.
+    // Dropped before the server stops, or the port would stay open until then.
     drop(door);
     let _ = tokio::time::timeout(TO_CATCH_UP, until_hung_up(last)).await;
     tokio::time::sleep(TO_ASK).await;
@@ -62,7 +63,7 @@ async fn knock(mut address: SocketAddr) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for _ in 0..4 * std::thread::available_parallelism().map_or(1, NonZeroUsize::get) {
         let Ok(Ok(mut stream)) = tokio::time::timeout(TO_KNOCK, TcpStream::connect(address)).await else { break };
-        // A worker closes a connection without a request as soon as it gets to it.
+        // A worker closes a connection without a request as soon as it accepts it.
         if stream.shutdown().await.is_ok() {
             all.push(stream);
         }
@@ -76,21 +77,21 @@ async fn until_hung_up(all: Vec<TcpStream>) {
     }
 }
 
-/// Has the system drop every segment that begins a connection, and keep the connections it has accepted. A new client sends its segment
-/// again, as after any loss, and is refused once the listener is closed.
+/// Makes the system drop every SYN segment and keep the connections that it has accepted. A new client retransmits its SYN, as after any
+/// loss, and is refused once the listener is closed.
 #[cfg(target_os = "linux")]
 fn shut(door: &TcpListener) -> io::Result<()> {
     use socket2::{SockFilter, SockRef};
     SockRef::from(door).attach_filter(&[
-        // Of the flags of a TCP segment, in its byte 13,
+        // Load the TCP flags, byte 13 of the segment.
         SockFilter::new(0x30, 0, 0, 13),
-        // look at SYN and ACK:
+        // Mask SYN and ACK.
         SockFilter::new(0x54, 0, 0, 0x12),
-        // if it is SYN alone,
+        // SYN only?
         SockFilter::new(0x15, 0, 1, 0x02),
-        // keep nothing of it,
+        // Then drop the segment,
         SockFilter::new(0x06, 0, 0, 0),
-        // and otherwise all.
+        // otherwise keep it.
         SockFilter::new(0x06, 0, 0, u32::MAX),
     ])
 }

@@ -5,20 +5,20 @@ use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Socket, Type};
 
-/// How many may wait to be let in; the system may allow fewer. The standard library allows 128, and whoever comes beyond that
-/// waits for a second or is turned away.
+/// Length of the accept queue; the system may allow fewer. The standard library uses 128, and connections beyond that are delayed by a
+/// second or refused.
 const BACKLOG: i32 = 4096;
 
-/// An address cannot be listened on.
+/// The service cannot listen on an address.
 #[derive(Debug, thiserror::Error)]
-#[error("{setting}: {address}: {error}. Is something else running there? Choose another with --{flag}.", flag = setting.replace('_', "-"))]
+#[error("{setting}: {address}: {error}. Is another process using the port? Choose another address with --{flag}.", flag = setting.replace('_', "-"))]
 pub struct BindError {
     setting: &'static str,
     address: SocketAddr,
     error: io::Error,
 }
 
-/// Listens where this setting says, and tells where that is.
+/// Binds the address of this setting and returns the actual address.
 pub(crate) fn bind(setting: &'static str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
     let cannot = |error| BindError { setting, address, error };
     let listener = listen(address).map_err(cannot)?;
@@ -28,7 +28,7 @@ pub(crate) fn bind(setting: &'static str, address: SocketAddr) -> Result<(TcpLis
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // A port of a process that has just ended is free at once. Elsewhere it would mean that two may have the same.
+    // The port of a process that has just ended is free immediately. On other systems, the option would let two processes share a port.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;

@@ -1,4 +1,4 @@
-//! Claims: a backend does something once, under a key, with a token or in an interval, and says how it ended.
+//! Claims: a backend runs something once, under a key, with a token or in an interval, and then completes or releases the claim.
 
 mod terms;
 
@@ -19,34 +19,34 @@ use crate::http::json_body::{read_json, read_json_up_to};
 use crate::http::request_log::LoggedPolicy;
 use crate::http::wire_reply::{from_wire, to_wire};
 
-/// Where a claim is completed.
+/// The path for completing a claim.
 pub(crate) const COMPLETE: &str = "/claim/complete";
-/// A reply of 1 MiB in base64, and what stands around it.
+/// Maximum body size: a reply of 1 MiB in base64, and the JSON around it.
 pub(crate) const LIMIT: usize = 2 * 1024 * 1024;
-/// How long a reply may be stored.
+/// The allowed retention of a reply.
 pub(crate) const RETAIN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(400 * 24 * 60 * 60);
 
 /// Claim a key, a token or an interval
 ///
-/// Ask before doing what a client has sent. `run`: do it, renew the claim every `renew_every` while you work, and say how it ended. `replay`: it
-/// was done before, and this is the stored reply. Anything else is a problem.
+/// Call this before you run a client's request. `run`: run it, renew the claim every `renew_every` while you work, then complete or release it.
+/// `replay`: it ran before, and this is the stored reply. Anything else is a problem.
 ///
 /// A claim on a key or a token is at most once: if it is not renewed, a duplicate is rejected as `outcome_unknown`, and nothing runs again before
-/// the backend, or an operator, says how the first run ended. With `"at_most_once": false` a key is free again when the lease expires, so work
-/// that takes longer and is not renewed may be done twice. An interval is free again when it ends.
+/// the backend, or an operator, settles the first run. With `"at_most_once": false` a key is free again when the lease expires, so work that takes
+/// longer and is not renewed may run twice. An interval is free again when it ends.
 ///
-/// With `attempt`, the same attempt gets the same pass and a whole lease, so that the question may be repeated if its answer was
-/// lost: until the lease expires, and beyond it only where the claim is not at most once.
+/// With `attempt`, the same attempt receives the same pass and a full lease, so that the request can be retried if its response was lost: until the
+/// lease expires, and afterwards only if the claim is not at most once.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = ClaimRequest, examples(
-        ("key" = (summary = "A key that the client made", value = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"}))),
-        ("token" = (summary = "A token that the client sent: the second click gets the first answer", value = json!({"token": "ow1_…", "action": "POST /orders"}))),
+        ("key" = (summary = "A key that the client chose", value = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"}))),
+        ("token" = (summary = "A token that the client sent: a second click receives the stored reply", value = json!({"token": "ow1_…", "action": "POST /orders"}))),
         ("interval" = (summary = "The same content once per interval", value = json!({"interval": "2s", "fingerprint": "Nice article!", "action": "POST /comments", "subject": "alice"}))),
     )),
     responses(
-        (status = 200, description = "Do it, or give this answer", body = ClaimResponse, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
+        (status = 200, description = "Run the work, or send the stored reply", body = ClaimResponse, example = json!({"outcome": "run", "pass": "owp1_…", "lease": "15s", "renew_every": "5s"})),
         (status = 400, description = "`bad_request`, `key_malformed` or `token_malformed`: the detail names the field", body = Problem, content_type = "application/problem+json"),
         AuthenticationFailure,
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
@@ -69,10 +69,10 @@ async fn claim_one(request: &HttpRequest, body: web::Payload, context: &Context)
     let terms = ClaimTerms::of(&asked)?;
     let (policy, intent) = (terms.policy(), terms.intent(&asked));
     let failed = |error| {
-        tracing::debug!(%error, "could not claim; nothing may run");
+        tracing::debug!(%error, "could not claim; nothing runs");
         Guard::rejection_after(&error, policy, &intent)
     };
-    // Nothing is claimed for which no pass can be signed.
+    // Without the secret no pass can be signed, so nothing is claimed.
     context.guard().fetch_secret().await.map_err(failed)?;
     let verdict = match terms.wait() {
         Some(wait) => {
@@ -109,12 +109,12 @@ fn logged_policy(asked: &ClaimRequest) -> LoggedPolicy {
     security((), ("api_key" = [])),
     request_body(content = CompleteRequest, example = json!({"pass": "owp1_…", "reply": {"status": 201, "headers": [["location", "/payments/1"]], "body": "e30="}})),
     responses(
-        (status = 204, description = "It is on record"),
+        (status = 204, description = "The claim is complete"),
         InvalidField,
         AuthenticationFailure,
         (status = 409, description = "`claim_lost`: the claim expired, and another request has claimed the same", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
-        (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`: send the same request again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/complete")]
@@ -146,7 +146,7 @@ async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Conte
         AuthenticationFailure,
         (status = 409, description = "`claim_lost`: another request has claimed the same, or the run was completed", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
-        (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`: send the same request again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/release")]
@@ -160,8 +160,8 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
 
 /// Renew a claim
 ///
-/// The run goes on: the claim lives for another lease. Do so every `renew_every` of the answer to the claim, and not any more once it is
-/// released: a claim that is gone is made again.
+/// Extends the claim by another lease. Renew every `renew_every` from the response to the claim, and stop before you release it: renewing a claim that
+/// is gone claims it again.
 #[utoipa::path(
     operation_id = "renew_claim",
     tag = "backends",
@@ -173,7 +173,7 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
         AuthenticationFailure,
         (status = 409, description = "`claim_lost`: another request has claimed the same, or the run was completed", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
-        (status = 503, description = "`store_unavailable`: say it again", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`: send the same request again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/claim/renew")]
@@ -189,7 +189,7 @@ async fn renew_one(request: &HttpRequest, body: web::Payload, context: &Context)
 }
 
 impl Context {
-    /// The pass that a backend presents alone.
+    /// Reads a body that contains only a pass.
     async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<SignedPass, Rejection> {
         self.access().require_backend(request)?;
         let asked: Option<PassRequest> = read_json(request, body).await?;
@@ -198,19 +198,19 @@ impl Context {
 
     async fn pass(&self, request: &HttpRequest, text: &str) -> Result<SignedPass, Rejection> {
         let pass = self.guard().open_pass(text).await.map_err(unavailable)?;
-        let pass = pass.ok_or_else(|| bad_request("`pass` is not one that was given out here, or it was altered."))?;
+        let pass = pass.ok_or_else(|| bad_request("`pass` was not issued by this service, or it was altered."))?;
         LoggedPolicy::of_claim(pass.ticket().kind()).note(request);
         Ok(pass)
     }
 }
 
-/// The response after a pass was settled.
+/// Returns the response after a pass was settled.
 fn settled(settled: Result<Settled, onceward::store::StoreError>) -> HandlerResult {
     settled.map_err(unavailable)?.into_result()?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 fn unavailable(error: onceward::store::StoreError) -> Rejection {
-    tracing::debug!(%error, "a claim could not be settled or renewed");
+    tracing::debug!(%error, "could not settle or renew a claim");
     Rejection::new(Code::StoreUnavailable)
 }

@@ -1,5 +1,4 @@
-//! The live page, drawn in the browser from what `/metrics` says. Its files are part of the binary, and a browser loads nothing
-//! else.
+//! The dashboard, which the browser draws from `/metrics`. Its files are part of the binary, and the page loads nothing else.
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::middleware::DefaultHeaders;
@@ -8,17 +7,17 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use super::not_found;
 use crate::context::Context;
 
-/// Where it is.
+/// The path of the dashboard.
 pub(super) const PATH: &str = "/dashboard";
 
-/// No script, style or picture but the files below; no frame around it, no form at all.
+/// Allows only the files below as scripts, styles and images; no frames and no forms.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const PAGE: &str = include_str!("../../assets/dashboard.html");
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// What the page loads: a name, what it is, and its text.
+/// The files of the page: name, content type and text.
 const FILES: [(&str, &str, &str); 6] = [
     ("dashboard.css", "text/css; charset=utf-8", include_str!("../../assets/dashboard.css")),
     ("dashboard.js", SCRIPT, include_str!("../../assets/dashboard.js")),
@@ -28,7 +27,7 @@ const FILES: [(&str, &str, &str); 6] = [
     ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
 ];
 
-/// Puts the page into an application.
+/// Adds the dashboard and its files.
 pub(crate) fn routes(config: &mut web::ServiceConfig) {
     let headers = || {
         DefaultHeaders::new()

@@ -16,7 +16,7 @@ pub(super) enum CommonResponses {
     /// `unsupported_media_type`
     #[response(status = 415, content_type = "application/problem+json")]
     MediaType(Problem),
-    /// `internal`: a fault of the service
+    /// `internal`: an internal error of the service
     #[response(status = 500, content_type = "application/problem+json")]
     Internal(Problem),
 }

@@ -1,4 +1,4 @@
-//! A gateway asks whether a request may go on to an application that knows nothing of tokens.
+//! Forward auth: a gateway checks a request before it forwards it to an application that does not handle tokens itself.
 
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -17,39 +17,46 @@ use crate::http::forwarded_request::{ForwardedRequest, PATH, is_gateway_path};
 use crate::http::gateway_options::{GatewayOptions, Style};
 use crate::http::request_log::LoggedPolicy;
 
-/// The longest path that a header tells again.
+/// Maximum length of a path in a header.
 const LONGEST: usize = 256;
 
-/// Ask for a request, as a gateway
+/// The detail of `token_missing`: other than the guard, a gateway shows no form fields.
+const TOKEN_MISSING: &str = "This request needs a one-time token in the Onceward-Token header or as _onceward in the query. Form fields are not \
+     visible to the gateway. Fetch a token and send again.";
+
+/// Forward auth, for gateways
 ///
-/// For nginx, Caddy, Traefik, Envoy and HAProxy, with any method. The token is that of the original request, in its
-/// `Onceward-Token` header or under `_onceward` in its query. Let the request pass only if the answer says
-/// `Onceward-Outcome: redeemed`, or if its method is GET, HEAD or OPTIONS, of which the answer says `unprotected`. With the
-/// API key, or from one of `trusted_proxies`, `Onceward-Attempt` names the gateway's request, which is accepted again for 60
-/// seconds; `Onceward-Run-Id` of the answer names the use of the token, for an application that releases it. The gateway makes that name itself and overwrites what the client sends: a client that could choose it could have one
-/// token accepted twice. A gateway that receives no answer forwards nothing and answers `redeem_unknown`, since the token may be
-/// used up. A gateway whose API key is missing or wrong is answered `redeem_unknown` as well, and the log says why: its clients can do
-/// nothing about it. No answer is a 5xx, which some gateways take for leave, unless `style` asks for it. `deploy` has a file for each gateway.
+/// For nginx, Caddy, Traefik, Envoy and HAProxy, with any method. The token is that of the original request, in its `Onceward-Token` header or as
+/// `_onceward` in its query. Forward the request only if the response has `Onceward-Outcome: redeemed`, or `unprotected`, which is sent for GET,
+/// HEAD and OPTIONS.
+///
+/// With the API key, or from one of `trusted_proxies`, `Onceward-Attempt` names the gateway's request, which is accepted again for 60 seconds. The
+/// gateway creates that name itself and overwrites the header of the client: a client that could choose it could have one token accepted twice. The
+/// response header `Onceward-Run-Id` names the use of the token, for an application that releases it.
+///
+/// A gateway that receives no response forwards nothing and responds with `redeem_unknown`, because the token may be used. A gateway whose API key is
+/// missing or wrong receives `redeem_unknown` as well, and the log has the reason. Never returns 5xx, unless `style` is `traefik`: some gateways
+/// treat a 5xx from the auth endpoint as "allow". `deploy` has a configuration for each gateway.
 #[utoipa::path(
     tag = "gateways",
     operation_id = "forward_auth",
     security((), ("api_key" = [])),
     params(
-        ("style" = Option<String>, Query, pattern = "^(nginx|traefik)$", description = "`nginx`: the status is 204 or 403, as `auth_request` understands no other, and the problem stands in a header. `traefik`: the status is that of the problem, also 503, as Traefik passes it on"),
-        ("next_token" = Option<bool>, Query, description = "Have a fresh token sent along, for the next submission"),
-        ("x-original-method" = Option<String>, Header, example = "POST", description = "The method of the original request; else `x-forwarded-method`, else that of this one"),
-        ("x-original-uri" = Option<String>, Header, example = "/orders", description = "Its path and query; else `x-forwarded-uri`, else what stands behind `/forward-auth`"),
-        ("onceward-token" = Option<String>, Header, example = "ow1_token", description = "Its token"),
-        ("onceward-attempt" = Option<String>, Header, example = "4711", min_length = 1, max_length = 255, pattern = "^[!-~]+$", description = "Names it"),
+        ("style" = Option<String>, Query, pattern = "^(nginx|traefik)$", description = "`nginx`: the status is 204 or 403, because `auth_request` supports no other, and the problem is in a header. `traefik`: the status is that of the problem, also 503, because Traefik passes it on"),
+        ("next_token" = Option<bool>, Query, description = "Add a new token for the next submission to the response"),
+        ("x-original-method" = Option<String>, Header, example = "POST", description = "Method of the original request. Alternatives: `x-forwarded-method`, or the method of this request"),
+        ("x-original-uri" = Option<String>, Header, example = "/orders", description = "Path and query of the original request. Alternatives: `x-forwarded-uri`, or the part after `/forward-auth`"),
+        ("onceward-token" = Option<String>, Header, example = "ow1_token", description = "Token of the original request"),
+        ("onceward-attempt" = Option<String>, Header, example = "4711", min_length = 1, max_length = 255, pattern = "^[!-~]+$", description = "Name of the original request, created by the gateway"),
     ),
     responses(
-        (status = 200, description = "It may pass"),
-        (status = 204, description = "It may pass, told to nginx"),
+        (status = 200, description = "Forward the request"),
+        (status = 204, description = "Forward the request (`style=nginx`)"),
         (status = 400, description = "`token_missing`, `token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
-        (status = 403, description = "`token_invalid`; any other code, told to nginx; and whatever else would be a 5xx, as `store_unavailable` and `redeem_unknown`", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "`token_invalid`; any other code with `style=nginx`; and, unless `style=traefik`, every code with a 5xx status, such as `store_unavailable` and `redeem_unknown`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`token_used`: this submission was already received", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
-        (status = 503, description = "`store_unavailable`, `redeem_unknown` or `overloaded`, told to Traefik", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`, `redeem_unknown` or `overloaded` (`style=traefik`)", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[get("/forward-auth")]
@@ -57,7 +64,7 @@ pub(crate) async fn documented(request: HttpRequest, context: web::Data<Context>
     ask(request, context).await
 }
 
-/// The same with any method, and with an address behind it. A body was read before, and has nothing to say here.
+/// Handles any method, and a URI appended to the path. The body was discarded before.
 pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
     LoggedPolicy::Token.note(&request);
     let access = context.access().require_backend(&request).map_err(|_| misconfigured());
@@ -69,7 +76,7 @@ pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> Ht
     };
     let problem = passed.as_ref().err().map(Rejection::problem);
     let is_nginx = GatewayOptions::style(&request) == Style::Nginx;
-    // The page of nginx stands in a header too.
+    // For nginx, the page is in a header too.
     let shown = if is_nginx && path.len() > LONGEST { "" } else { &path };
     let answer = context.respond_at(&request, shown, passed.map_err(Into::into));
     match problem {
@@ -78,15 +85,14 @@ pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> Ht
     }
 }
 
-/// What the client of a gateway is told whose API key is missing or wrong. It is not the client that has to sign in, so this is no 401.
+/// Returns the rejection for a gateway whose API key is missing or wrong. It is not a 401, because the client has nothing to sign in to.
 fn misconfigured() -> Rejection {
     Rejection::new(Code::RedeemUnknown).detail(
-        "The gateway that checks submissions is not set up correctly, so nothing was forwarded. The operator finds the reason in the log of \
-         Onceward.",
+        "The gateway is misconfigured, so nothing was forwarded. The operator finds the reason in the log of Onceward.",
     )
 }
 
-/// Puts the problem into headers, and the page if there is one: nginx drops the body.
+/// Moves the problem, and the page if there is one, into headers: nginx drops the body.
 fn in_headers(answer: HttpResponse, problem: Problem, path: &str) -> HttpResponse {
     let is_page = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
     let (mut answer, body) = answer.into_parts();
@@ -100,7 +106,7 @@ fn in_headers(answer: HttpResponse, problem: Problem, path: &str) -> HttpRespons
     answer.set_body(BoxBody::new(()))
 }
 
-/// A problem as a header can carry it: `deploy/nginx.conf` takes 8 KB of them, so a long path is left out.
+/// Encodes a problem as a header value. A long path is left out, because the headers have 8 KB in `deploy/nginx.conf`.
 fn line(problem: Problem, path: &str) -> Option<HeaderValue> {
     let problem = if path.len() <= LONGEST { problem.instance(path) } else { problem };
     let mut text = String::new();
@@ -113,7 +119,7 @@ fn line(problem: Problem, path: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-/// A page as a header can carry it.
+/// Encodes a page as a header value.
 fn page_line(page: &str) -> Option<HeaderValue> {
     let mut text = String::new();
     for character in page.trim_end().chars() {
@@ -145,14 +151,18 @@ async fn pass(
     if let Some(attempt) = &attempt {
         intent = intent.gateway_attempt(attempt);
     }
-    let (binding, run) = context.redeem(&Policy::token(), &intent).await?;
+    let redeemed = context.redeem(&Policy::token(), &intent).await;
+    let (binding, run) = redeemed.map_err(|rejection| match rejection.code() {
+        Code::TokenMissing => rejection.detail(TOKEN_MISSING),
+        _ => rejection,
+    })?;
     let mut answer = passed(Outcome::Redeemed);
     if let Some(Ok(run)) = run.map(|run| HeaderValue::from_str(&run.to_string())) {
         answer.headers_mut().insert(HeaderName::from_static(header::RUN_ID), run);
     }
     if options.next_token {
         let next = context.guard().issue(context.guard().token_ttl(), binding).await;
-        let next = next.inspect_err(|error| tracing::debug!(%error, "no next token could be issued")).ok();
+        let next = next.inspect_err(|error| tracing::debug!(%error, "could not issue the next token")).ok();
         if let Some(Ok(next)) = next.map(|token| HeaderValue::from_str(token.as_str())) {
             answer.headers_mut().insert(HeaderName::from_static(header::NEXT_TOKEN), next);
         }
@@ -165,7 +175,7 @@ fn passed(outcome: Outcome) -> HttpResponse {
     answer.insert_header((header::OUTCOME, outcome.as_str())).insert_header((CACHE_CONTROL, "no-store")).finish()
 }
 
-/// Sees to it that a gateway gets only what it understands, from whichever layer it comes.
+/// Translates the status of every response for the gateway, whichever middleware creates it.
 pub async fn translate<B: MessageBody>(
     mut request: ServiceRequest,
     next: Next<B>,
@@ -174,7 +184,7 @@ pub async fn translate<B: MessageBody>(
         return next.call(request).await;
     }
     let style = GatewayOptions::style(request.request());
-    // They are those of the page that the gateway serves, which does not call here.
+    // These headers belong to the request to the gateway: the page does not call this service.
     for name in [ORIGIN, ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_REQUEST_HEADERS] {
         request.headers_mut().remove(name);
     }
@@ -199,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_of_any_characters_fits_into_a_header_and_says_the_same() {
+    fn problem_with_any_characters_round_trips_through_a_header() {
         let problem = Problem::new(Code::BadRequest).detail("ü \"😀\"\n\u{7f}");
         let read = |path: &str| {
             serde_json::from_str::<Problem>(line(problem.clone(), path).unwrap().to_str().unwrap()).unwrap()
@@ -209,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_any_characters_fits_into_a_header() {
+    fn page_with_any_characters_fits_into_a_header() {
         assert_eq!(page_line("<p>ü\n😀</p>\n").unwrap(), "<p>&#252; &#128512;</p>");
     }
 }

@@ -1,21 +1,21 @@
-//! What Prometheus asks for.
+//! The metrics for Prometheus.
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, get, web};
-use onceward_api::Problem;
+use onceward::Rejection;
+use onceward_api::{Code, Problem};
 
-use super::not_found;
 use crate::context::Context;
 use crate::metrics::MetricsRecorder;
 
 /// Metrics
 ///
-/// Everything that is counted and measured, for Prometheus. With `admin_listen` it is at that address, and not here.
+/// All metrics, for Prometheus. If `admin_listen` is set, they are served only at that address.
 #[utoipa::path(
     tag = "operation",
     responses(
         (status = 200, description = "The text format of Prometheus", body = String, content_type = "text/plain"),
-        (status = 404, description = "`not_found`: it is elsewhere", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "`not_found`: metrics are served at `admin_listen`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[get("/metrics")]
@@ -24,7 +24,12 @@ pub(crate) async fn metrics(
     context: web::Data<Context>,
     recorder: Option<web::Data<MetricsRecorder>>,
 ) -> HttpResponse {
-    let Some(recorder) = recorder else { return not_found(&request, &context) };
+    let Some(recorder) = recorder else {
+        let elsewhere = Rejection::new(Code::NotFound).detail(
+            "Metrics are not served here. They are at the address that the operator has set with `admin_listen`.",
+        );
+        return context.respond(&request, Err(elsewhere.into()));
+    };
     HttpResponse::Ok()
         .insert_header((CACHE_CONTROL, "no-store"))
         .content_type("text/plain; version=0.0.4; charset=utf-8")

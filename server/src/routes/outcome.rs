@@ -1,4 +1,4 @@
-//! What became of it? For backends that have to find out, and change nothing.
+//! Looks up the outcome of a submission, for backends, without changing it.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::http::json_body::read_json;
 use crate::http::request_log::LoggedPolicy;
 use crate::http::wire_reply::to_wire;
 
-/// Ask for an outcome
+/// Look up an outcome
 ///
-/// Says what is on record of a key or a token at this moment, and changes nothing. It is for finding out, never for deciding
-/// whether to run. What a token was answered with is told to whoever names the action and the subject that it was sent with.
+/// Returns the current record of a key or a token, without changing it. Never use it to decide whether to run: claim instead. The stored reply
+/// of a token requires the action and the subject that the token was sent with.
 #[utoipa::path(
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = OutcomeRequest, example = json!({"key": "order-4711", "action": "POST /payments", "subject": "alice"})),
     responses(
-        (status = 200, description = "What is on record", body = OutcomeResponse, example = json!({"state": "running"})),
+        (status = 200, description = "The current record", body = OutcomeResponse, example = json!({"state": "running"})),
         (status = 400, description = "`bad_request`, `key_malformed` or `token_malformed`", body = Problem, content_type = "application/problem+json"),
         AuthenticationFailure,
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`token_used`: its answer is remembered, for another action or subject", body = Problem, content_type = "application/problem+json"),
-        (status = 410, description = "`token_revoked`; `token_expired` or `token_stale`, and nothing is known of its use", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`token_used`: the reply is stored for another action or subject", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "`token_revoked`; `token_expired` or `token_stale`, and it is unknown whether the token was used", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
-        (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`: send the same request again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/outcome")]
@@ -45,14 +45,15 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
     let action = asked.action.as_deref().unwrap_or_default();
     let intent = Intent::new(action, subject(asked.subject.as_deref()));
     let seen = match (&asked.key, &asked.token) {
-        (Some(_), Some(_)) => return Err(bad_request("`key` or `token`, not both.").into()),
+        (Some(_), Some(_)) => return Err(bad_request("Send `key` or `token`, not both.").into()),
         (None, None) => return Err(bad_request("`key` or `token` is missing.").into()),
         (Some(key), None) => {
             for (field, given) in [("action", &asked.action), ("subject", &asked.subject)] {
                 if given.is_none() {
-                    return Err(
-                        bad_request(format!("`{field}` is missing: a key is one of an action and a subject.")).into()
-                    );
+                    return Err(bad_request(format!(
+                        "`{field}` is missing: a key belongs to an action and a subject."
+                    ))
+                    .into());
                 }
             }
             LoggedPolicy::Key.note(request);
@@ -61,13 +62,13 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
         }
         (None, Some(token)) => {
             LoggedPolicy::Token.note(request);
-            // However long it is remembered: a look only wants to know whether it may be.
+            // The retention is irrelevant here: any policy that stores replies allows the lookup.
             let policy = Policy::Token(TokenRules::new().remember(Duration::ZERO));
             context.guard().look(&policy, &intent.credential(token)).await
         }
     };
     let seen = seen.map_err(|error| {
-        tracing::debug!(%error, "an outcome could not be looked up");
+        tracing::debug!(%error, "could not look up an outcome");
         Rejection::new(Code::StoreUnavailable)
     })?;
     let (state, reply) = match seen.state {

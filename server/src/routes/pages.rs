@@ -1,4 +1,4 @@
-//! Pages for people: where to begin, what a problem means, and the way to the documentation.
+//! HTML pages: the start page and the error codes.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -15,9 +15,11 @@ use crate::context::Context;
 
 const STYLE: &str = include_str!("../../assets/pages.css");
 
-/// One token's life, to be copied into a terminal.
+/// The start page, with commands to copy into a terminal.
 const START: &str = r#"<h1>Onceward is running</h1>
-<p>It makes a submission take effect once, however often it is sent. One token's life, from a terminal:</p>
+<p>It makes a submission take effect once, however often it is sent.</p>
+<h2>Quick start</h2>
+<p>Issue a token and redeem it twice:</p>
 <pre><code>TOKEN=$(curl -s -X POST HOST/token |
   sed 's/.*"token":"\([^"]*\)".*/\1/')
 
@@ -26,10 +28,10 @@ curl -s HOST/token/redeem KEY \
 
 curl -s HOST/token/redeem KEY \
   -H 'content-type: application/json' -d "{\"token\":\"$TOKEN\"}"</code></pre>
-<p>The first redeem says <code>redeemed</code>, the second <code>token_used</code>.</p>
-<p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/problems">Error codes</a> · <a href="/readyz">ready?</a></p>"#;
+<p>The first redeem returns <code>redeemed</code>, the second <code>token_used</code>.</p>
+<p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/problems">Error codes</a> · <a href="/readyz">Readiness</a></p>"#;
 
-/// The way from a page about problems to the others.
+/// The links on the pages about error codes.
 const NAVIGATION: &str = r#"<nav aria-label="More"><a href="/">Start page</a><a href="/problems">All error codes</a><a href="/docs/">API documentation</a></nav>"#;
 
 #[get("/")]
@@ -53,7 +55,8 @@ pub(crate) async fn problem(
     code: web::Path<String>,
 ) -> HttpResponse {
     let Some(code) = Code::ALL.into_iter().find(|known| known.as_str() == *code) else {
-        let rejection = Rejection::new(Code::NotFound).detail("There is no problem of this name.");
+        let rejection = Rejection::new(Code::NotFound)
+            .detail("There is no error code with this name. All codes are listed at /problems.");
         return context.respond(&request, Err(rejection.into()));
     };
     page(
@@ -101,7 +104,7 @@ pub(crate) async fn problems() -> HttpResponse {
     )
 }
 
-/// The name of a next step on the wire.
+/// Returns the name on the wire.
 fn retry_name(retry: Retry) -> &'static str {
     match retry {
         Retry::Same => "same",
@@ -110,18 +113,18 @@ fn retry_name(retry: Retry) -> &'static str {
     }
 }
 
-/// What a client does next.
+/// Returns the advice for a client.
 fn retry_advice(retry: Retry) -> &'static str {
     match retry {
         Retry::Same => "Send the same request again, after <code>Retry-After</code>.",
         Retry::NewToken => {
-            "This request ran nothing. Fetch a new token and send the request again, unless an earlier attempt is still unanswered."
+            "This request ran nothing. Fetch a new token and send the request again, unless an earlier attempt is still without a response."
         }
         Retry::No => "Do not send the request again.",
     }
 }
 
-/// The content security policy of every page: it loads nothing and allows only its own style.
+/// Returns the content security policy of the pages: they load nothing and allow only their own style.
 fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let digest = STANDARD.encode(Sha256::digest(STYLE));

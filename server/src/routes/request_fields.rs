@@ -18,5 +18,5 @@ pub(super) fn attempt(name: &str) -> Result<Attempt, Rejection> {
 }
 
 pub(super) fn run_id(text: &str) -> Result<RunId, Rejection> {
-    text.parse().map_err(|_| bad_request("`run_id` has to be the one that `POST /token/redeem` answered."))
+    text.parse().map_err(|_| bad_request("`run_id` must be the one from the response to `POST /token/redeem`."))
 }

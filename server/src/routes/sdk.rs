@@ -1,5 +1,5 @@
-//! The browser SDK, as it stands in `client-sdk/web/dist`: at an address that stays, where browsers ask whether it has changed,
-//! and at one that names its content, where they need not ask.
+//! The browser SDK, from `client-sdk/web/dist`: at a stable URL, where browsers revalidate it, and at a URL with a content hash, where they
+//! cache it.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,14 @@ use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, web};
 use sha2::{Digest as _, Sha256};
 
 const SCRIPT: &str = include_str!("../../../client-sdk/web/dist/onceward.js");
-/// Where it always is.
+/// The stable URL.
 pub(super) const PATH: &str = "/sdk/onceward.js";
-/// Where it is under the name of its content.
+/// The URL with a content hash.
 pub(super) const NAMED: &str = "/sdk/onceward.{digest:[0-9a-f]{16}}.js";
-/// A year: longer makes no difference.
+/// One year.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
-/// What tells this build of it from another.
+/// The content hash.
 static DIGEST: LazyLock<String> =
     LazyLock::new(|| Sha256::digest(SCRIPT)[..8].iter().map(|byte| format!("{byte:02x}")).collect());
 
@@ -25,7 +25,7 @@ pub(super) fn routes(config: &mut web::ServiceConfig) {
     config.route(PATH, web::get().to(current)).route(NAMED, web::get().to(named));
 }
 
-/// To be asked for each time, and sent only if it has changed. Says where it is under its own name.
+/// Sends the script, or 304 if it has not changed, with the hashed URL in `Content-Location`.
 async fn current(request: HttpRequest) -> HttpResponse {
     let tag = EntityTag::new_strong(DIGEST.clone());
     let is_known = match IfNoneMatch::parse(&request) {
@@ -41,7 +41,7 @@ async fn current(request: HttpRequest) -> HttpResponse {
     send(answer.insert_header((CONTENT_LOCATION, format!("/sdk/onceward.{}.js", *DIGEST))))
 }
 
-/// This build for good; any other leads to the present one, so that a page from before an update still gets a script.
+/// Sends the script to be cached. Another hash redirects to the current script, so that a page from before an update still works.
 async fn named(digest: web::Path<String>) -> HttpResponse {
     if *digest != *DIGEST {
         return HttpResponse::Found()

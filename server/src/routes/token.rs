@@ -19,12 +19,12 @@ use crate::http::bad_request;
 use crate::http::json_body::read_json;
 use crate::http::request_log::LoggedPolicy;
 
-/// How many tokens may be fetched with one request.
+/// Maximum number of tokens per request.
 const MOST: u32 = 100;
 
 /// Issue a token
 ///
-/// Fetch one before each submission. The body is optional. A token that names an action or a subject is good only there.
+/// Fetch one before each submission. The body is optional. A token with an action or a subject is accepted only for these.
 #[utoipa::path(
     operation_id = "issue_token",
     tag = "tokens",
@@ -53,7 +53,7 @@ async fn issue_one(request: &HttpRequest, body: web::Payload, context: &Context)
 
 /// Issue several tokens
 ///
-/// As many as `count` says, each for one submission. For SDKs that keep a few in stock.
+/// Issues `count` tokens, each for one submission. For SDKs that fetch tokens in advance.
 #[utoipa::path(
     operation_id = "issue_tokens",
     tag = "tokens",
@@ -75,7 +75,7 @@ pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, context
 async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     let asked: TokensRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`count` is missing."))?;
     let count = NonZeroU32::new(asked.count).filter(|count| count.get() <= MOST);
-    let count = count.ok_or_else(|| bad_request(format!("`count` has to be from 1 to {MOST}.")))?;
+    let count = count.ok_or_else(|| bad_request(format!("`count` must be from 1 to {MOST}.")))?;
     let ttl = context.ttl(request, asked.ttl)?;
     let rate_limit = context.take_tokens(request, count)?;
     let mut tokens = Vec::new();
@@ -88,19 +88,19 @@ async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Cont
 
 /// Redeem a token
 ///
-/// Uses the token up. Do what was asked for only if this says 200. With `attempt`, the same attempt is accepted again for
-/// 60 seconds, so that the question may be repeated if its answer was lost; the answer then has the `run_id` that a release names.
+/// Marks the token as used. Run the operation only if the status is 200. With `attempt`, the same attempt is accepted again for 60 seconds, so that
+/// the request can be retried if its response was lost; the response then has the `run_id` that a release needs.
 #[utoipa::path(
     operation_id = "redeem_token",
     tag = "backends",
     security((), ("api_key" = [])),
     request_body(content = RedeemRequest, example = json!({"token": "ow1_…", "action": "POST /orders"})),
     responses(
-        (status = 200, description = "The token was good, and is used up now", body = RedeemResponse, example = json!({"outcome": "redeemed"})),
+        (status = 200, description = "The token was valid, and is now used", body = RedeemResponse, example = json!({"outcome": "redeemed"})),
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         AuthenticationFailure,
         (status = 403, description = "`token_invalid`: forged, or for another action or subject", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`token_used`: this submission was received already", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`token_used`: this submission was already received", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "`token_expired`, `token_stale` or `token_revoked`", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
         (status = 503, description = "`redeem_unknown`, `store_unavailable` or `overloaded`: nothing may run", body = Problem, content_type = "application/problem+json"),
@@ -117,7 +117,7 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context
     let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing."))?;
     let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
     if asked.bound && asked.action.is_none() {
-        return Err(bad_request("`bound` needs the `action` that the token has to be bound to.").into());
+        return Err(bad_request("`bound` requires `action`: the action that the token must be bound to.").into());
     }
     let rules = if asked.bound { TokenRules::new().bound() } else { TokenRules::new() };
     let policy = Policy::Token(rules);
@@ -147,9 +147,9 @@ async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context
         (status = 204, description = "The token works again"),
         (status = 400, description = "`token_malformed` or `bad_request`", body = Problem, content_type = "application/problem+json"),
         AuthenticationFailure,
-        (status = 409, description = "`claim_lost`: another attempt has it, or the same one has redeemed it again, or the 60 seconds are over", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`claim_lost`: another attempt has redeemed the token, or the same attempt has redeemed it again, or more than 60 seconds have passed", body = Problem, content_type = "application/problem+json"),
         CommonResponses,
-        (status = 503, description = "`store_unavailable`: ask again", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "`store_unavailable`: send the same request again", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 #[post("/token/release")]
@@ -163,7 +163,7 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
     let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing."))?;
     let (attempt, run) = (attempt(&asked.attempt)?, run_id(&asked.run_id)?);
     let released = context.guard().release(&asked.token, &attempt, run).await.map_err(|error| {
-        tracing::debug!(%error, "a token could not be released");
+        tracing::debug!(%error, "could not release a token");
         Rejection::new(Code::StoreUnavailable)
     })?;
     released.into_result()?;
@@ -171,26 +171,26 @@ async fn release_one(request: &HttpRequest, body: web::Payload, context: &Contex
 }
 
 impl Context {
-    /// The life of a token: what was asked for, if the caller may ask for so much.
+    /// Returns the requested time to live, if the caller may use it.
     fn ttl(&self, request: &HttpRequest, asked: Option<Duration>) -> Result<Duration, Rejection> {
         let is_backend = self.access().is_backend(request);
         self.guard().ttl(asked, if is_backend { *Guard::TOKEN_TTL.end() } else { self.guard().token_ttl() })
     }
 
-    /// Uses a token up, and says how it was bound, and by which run of the attempt it is used, if there is one.
+    /// Redeems a token. Returns its binding, and the run id if the intent names an attempt.
     pub(super) async fn redeem<'a>(
         &self,
         policy: &Policy,
         intent: &Intent<'a>,
     ) -> Result<(Binding<'a>, Option<RunId>), Rejection> {
         let verdict = self.guard().check(policy, intent).await.map_err(|error| {
-            tracing::debug!(%error, "a token could not be redeemed");
+            tracing::debug!(%error, "could not redeem a token");
             Guard::rejection_after(&error, policy, intent)
         })?;
         match verdict {
             Verdict::Run(pass) => {
                 let redeemed = (pass.binding(intent), pass.run_id());
-                // Whether it happens is the backend's to say, with a release if it does not.
+                // The backend runs the operation, and releases the token if it has no effect.
                 pass.complete(None).await.map_err(|error| Guard::rejection_after(&error, policy, intent))?;
                 Ok(redeemed)
             }
@@ -201,7 +201,7 @@ impl Context {
 
     async fn sign(&self, ttl: Duration, action: Option<&str>, named: Option<&str>) -> Result<IssuedToken, Rejection> {
         let token = self.guard().issue(ttl, Binding::to(action, subject(named))).await.map_err(|error| {
-            tracing::debug!(%error, "no token could be issued");
+            tracing::debug!(%error, "could not issue a token");
             Rejection::new(Code::StoreUnavailable)
         })?;
         Ok(issued(&token, ttl))

@@ -6,7 +6,7 @@ const GOOD: &str = "redis_version:7.0.15\nredis_mode:standalone\nrole:master\nco
                     maxmemory:0\nmaxmemory_policy:noeviction\naof_enabled:1\naof_last_write_status:ok\n\
                     rdb_last_bgsave_status:ok\nmaster_replid:8c3a1d0b\n";
 
-/// What is found where INFO says this beside what is good, the later line of a name counting.
+/// Returns the findings for a good INFO reply with these lines added; the later line of a name counts.
 fn found(more: &str) -> Vec<Finding> {
     judge(&facts(more), "onceward", false)
 }
@@ -31,11 +31,11 @@ fn expect(found: &[Finding], topic: &str, level: Level, says: &[&str]) {
     for part in says {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
-    assert_eq!(finding.fix.is_some(), level >= Level::Warning, "what is wrong has a fix: {finding:#?}");
+    assert_eq!(finding.fix.is_some(), level >= Level::Warning, "a warning or problem has a fix: {finding:#?}");
 }
 
 #[test]
-fn a_redis_that_hides_its_life_is_warned_of() {
+fn hidden_replication_id_is_a_warning() {
     let hidden = found("master_replid:\n");
     expect(&hidden, "epoch", Level::Warning, &["master_replid", "accepted again"]);
     assert!(durability::of(&facts("master_replid:\n")).iter().any(|(_, what)| what.contains("accepted again")));
@@ -46,9 +46,9 @@ fn a_redis_that_hides_its_life_is_warned_of() {
     assert!(durability::of(&unseen).iter().any(|(_, what)| what.contains("accepted again")));
 }
 
-/// One of two sentences that contradict each other would be false.
+/// The two sentences contradict each other, so only one may be reported.
 #[test]
-fn of_a_redis_that_hides_its_life_nothing_is_promised_of_tokens() {
+fn hidden_replication_id_promises_nothing_about_tokens() {
     for disk in ["aof_enabled:1\n", "aof_enabled:0\n"] {
         for (replid, is_promised) in [("", true), ("master_replid:\n", false)] {
             let more = format!("{disk}connected_slaves:2\n{replid}");
@@ -56,7 +56,7 @@ fn of_a_redis_that_hides_its_life_nothing_is_promised_of_tokens() {
             let said = judge(&facts, "onceward", false).into_iter().map(|finding| finding.says);
             let lost = durability::of(&facts).into_iter().map(|(_, what)| what.to_owned());
             let all: Vec<_> = said.chain(lost).collect();
-            let promise = |text: &String| text.contains("accepted twice") || text.contains("refused as stale");
+            let promise = |text: &String| text.contains("accepted twice") || text.contains("rejected as stale");
             assert_eq!(all.iter().any(promise), is_promised, "{all:#?}");
             assert_eq!(all.iter().any(|text| text.contains("accepted again")), !is_promised, "{all:#?}");
             assert!(all.iter().any(|text| text.contains("may run again")), "{all:#?}");
@@ -65,13 +65,13 @@ fn of_a_redis_that_hides_its_life_nothing_is_promised_of_tokens() {
 }
 
 #[test]
-fn a_redis_as_it_should_be_has_nothing_to_complain_of() {
+fn well_configured_redis_has_no_findings() {
     let found = found("");
     assert!(found.iter().all(|finding| finding.level == Level::Fine), "{found:#?}");
 }
 
 #[test]
-fn an_old_version_is_told_which_commands_it_lacks() {
+fn old_version_is_reported_with_its_missing_commands() {
     expect(
         &found("redis_version:6.2.7"),
         "version",
@@ -86,7 +86,7 @@ fn an_old_version_is_told_which_commands_it_lacks() {
 }
 
 #[test]
-fn a_replica_a_sentinel_and_a_cluster_are_told_apart_with_where_to_go() {
+fn replica_sentinel_and_cluster_are_reported_with_the_right_address() {
     let replica = found("role:slave\nmaster_host:10.0.0.7\nmaster_port:6380");
     expect(&replica, "role", Level::Problem, &["replica of 10.0.0.7:6380", "--store redis://10.0.0.7:6380"]);
     for field in ["redis_mode", "redis_mode:\nserver_mode", "redis_mode:\nredict_mode"] {
@@ -95,22 +95,22 @@ fn a_replica_a_sentinel_and_a_cluster_are_told_apart_with_where_to_go() {
     expect(&found("redis_mode:cluster"), "role", Level::Problem, &["cluster", "--store redis+cluster://"]);
     let node = Facts { is_of_cluster: true, ..facts("redis_mode:cluster") };
     expect(&judge(&node, "onceward", false), "role", Level::Fine, &["master"]);
-    expect(&found("connected_slaves:2"), "role", Level::Note, &["2 replica(s)", "takes over"]);
+    expect(&found("connected_slaves:2"), "role", Level::Note, &["2 replica(s)", "failover"]);
 }
 
 #[test]
-fn every_policy_that_evicts_is_refused_unless_it_is_allowed() {
+fn evicting_policies_are_problems_unless_allowed() {
     for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-ttl", "volatile-random"] {
         let more = format!("maxmemory_policy:{policy}\nmaxmemory:104857600");
         expect(&found(&more), "eviction", Level::Problem, &[policy, "second time", "noeviction", "--allow-eviction"]);
         let allowed = judge(&facts(&more), "onceward", true);
         expect(&allowed, "eviction", Level::Warning, &[policy, "second time"]);
     }
-    expect(&found("maxmemory_policy:allkeys-lru"), "eviction", Level::Problem, &["as soon as somebody sets a limit"]);
+    expect(&found("maxmemory_policy:allkeys-lru"), "eviction", Level::Problem, &["as soon as maxmemory is set"]);
 }
 
 #[test]
-fn a_full_redis_and_a_nearly_full_one_are_told() {
+fn full_and_nearly_full_redis_are_reported() {
     expect(&found("used_memory:100\nmaxmemory:100"), "memory", Level::Problem, &["full", "503", "Raise maxmemory"]);
     expect(&found("used_memory:95\nmaxmemory:100"), "memory", Level::Warning, &["nearly full"]);
     let refused =
@@ -131,17 +131,17 @@ fn each_kind_of_persistence_says_what_a_crash_loses() {
     };
     expect(&with("0", Some("everysec"), Some("")), "persistence", Level::Warning, &["nothing to disk", "every record"]);
     let snapshots = with("0", Some("everysec"), Some("3600 1"));
-    expect(&snapshots, "persistence", Level::Warning, &["save 3600 1", "last snapshot", "refused as stale"]);
+    expect(&snapshots, "persistence", Level::Warning, &["save 3600 1", "last snapshot", "rejected as stale"]);
     expect(&with("1", Some("everysec"), None), "persistence", Level::Note, &["a second or two"]);
     expect(&with("1", Some("always"), None), "persistence", Level::Fine, &["loses nothing"]);
     expect(&with("1", Some("no"), None), "persistence", Level::Warning, &["half a minute"]);
-    expect(&with("1", None, None), "persistence", Level::Note, &["may not be seen"]);
-    expect(&with("0", None, None), "persistence", Level::Warning, &["may not be seen"]);
+    expect(&with("1", None, None), "persistence", Level::Note, &["may not read"]);
+    expect(&with("0", None, None), "persistence", Level::Warning, &["may not read"]);
     expect(&found("rdb_last_bgsave_status:err"), "disk", Level::Problem, &["snapshot", "MISCONF"]);
 }
 
 #[test]
-fn what_a_user_may_not_do_is_named_with_the_line_that_allows_it() {
+fn denied_commands_are_reported_with_the_acl_fix() {
     let denied = Facts { denied: vec!["DEL", "EVAL"], user: Some("shop".into()), ..facts("") };
     let denied = judge(&denied, "onceward", false);
     expect(&denied, "permissions", Level::Problem, &["shop may not send DEL, EVAL", "ACL SETUSER shop ~onceward:*"]);
@@ -152,7 +152,7 @@ fn what_a_user_may_not_do_is_named_with_the_line_that_allows_it() {
 }
 
 #[test]
-fn clocks_that_differ_are_told_which_is_ahead() {
+fn clock_skew_is_reported_with_its_direction() {
     for (ahead, level, says) in [
         (4_999, Level::Fine, "less than 5 s"),
         (-4_999, Level::Fine, "less than 5 s"),
@@ -164,7 +164,7 @@ fn clocks_that_differ_are_told_which_is_ahead() {
 }
 
 #[test]
-fn a_write_that_was_refused_for_no_known_reason_is_not_kept_quiet() {
+fn unexplained_write_error_is_reported() {
     let refused = Facts { refused: Some("MISCONF: Errors writing".into()), ..facts("") };
     expect(&judge(&refused, "onceward", false), "write", Level::Problem, &["MISCONF"]);
     let explained = Facts { refused: Some("READONLY".into()), ..facts("role:slave\nmaster_host:h\nmaster_port:1") };

@@ -9,23 +9,23 @@ use super::event_log::{LastEvent, OpenClaim};
 /// The state of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClaimState {
-    /// It has ended, whatever the log says.
+    /// The run has ended, whatever the log says.
     Ended,
-    /// Somebody is at work on it.
+    /// The owner is alive.
     Alive,
-    /// Somebody may be at work on it; that is known within this time.
+    /// The owner may be alive; that is known within this time.
     InDoubt(Duration),
-    /// Its owner died, and the record waits for somebody to say how it ended.
+    /// The owner died, and the record waits until an operator settles the run.
     Held,
-    /// Its owner has said that nobody can tell how it ended, and the record waits for somebody who can.
+    /// The owner recorded that the outcome is unknown, and the record waits until an operator settles the run.
     LeftUnknown,
-    /// Its owner died, and its claim with it.
+    /// The owner died, and the claim has expired.
     Lapsed,
-    /// Its owner died, its claim lapsed, and another run has come since.
+    /// The owner died, the claim has expired, and another run has started since.
     RanAgain,
 }
 
-/// What became of a claim, by what is on record.
+/// Returns the state of a claim, according to its record.
 pub(super) fn fate(open: &OpenClaim, examined: &Snapshot) -> ClaimState {
     let is_own = examined.run == Some(open.run);
     match (&examined.state, open.begun) {
@@ -33,9 +33,9 @@ pub(super) fn fate(open: &OpenClaim, examined: &Snapshot) -> ClaimState {
         (RecordState::Unknown(_), LastEvent::Claimed) if is_own => ClaimState::Held,
         (RecordState::Unknown(_), LastEvent::LeftUnknown) if is_own => ClaimState::LeftUnknown,
         (RecordState::Done(_), _) if is_own => ClaimState::Ended,
-        // It ended as unknown, and nothing waits for it any more.
+        // It ended as unknown, and its record is gone or belongs to another run.
         (_, LastEvent::LeftUnknown) => ClaimState::Ended,
-        // A token that was given back: it is valid again, so its process was alive.
+        // A released token: it is valid again, so its process was alive.
         (RecordState::Issued, _) => ClaimState::Ended,
         (RecordState::Absent, LastEvent::Claimed) => ClaimState::Lapsed,
         (_, LastEvent::Claimed) => ClaimState::RanAgain,
@@ -81,7 +81,7 @@ impl ClaimState {
         }
     }
 
-    /// What to do about it.
+    /// Returns the advice for the operator.
     pub(super) fn fix(self, open: &OpenClaim) -> Option<String> {
         match (self, open.ticket.kind()) {
             (Self::Held | Self::LeftUnknown, Kind::Key | Kind::Token) => Some(format!(
@@ -89,7 +89,7 @@ impl ClaimState {
                 open.ticket, open.run
             )),
             (Self::Lapsed | Self::RanAgain, _) => {
-                Some("find out what it has done; `at_most_once` would have kept others from running it.".to_owned())
+                Some("find out whether it took effect; `at_most_once` prevents a second run.".to_owned())
             }
             _ => None,
         }
@@ -103,15 +103,15 @@ mod tests {
 
     use super::*;
 
-    /// What the store says of a ticket decides, run by run.
+    /// The record in the store decides, run by run.
     #[tokio::test]
-    async fn a_claim_is_judged_by_what_is_on_record_of_its_own_run() {
+    async fn claim_state_follows_the_record_of_its_run() {
         let (guard, clock) = testing::guard();
         let key = Key::new("k").unwrap();
         let (ticket, lease) = (Ticket::of_key(&Subject::anonymous(), "a", &key), Duration::from_secs(10));
         let intent = Intent::new("a", Subject::anonymous()).key(&key);
         let policy = Policy::key(KeyRules::at_most_once().lease(lease).unwrap());
-        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free") };
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("the key is free") };
         let open = OpenClaim::new(pass.run_id().unwrap(), ticket, LastEvent::Claimed);
         let left = OpenClaim { begun: LastEvent::LeftUnknown, ..open.clone() };
         let judged = async |open: &OpenClaim| fate(open, &guard.look_at(&ticket).await.unwrap());
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((judged(&open).await, judged(&left).await), (ClaimState::Held, ClaimState::LeftUnknown));
         clock.advance(Duration::from_secs(25 * 60 * 60));
         assert_eq!((judged(&open).await, judged(&left).await), (ClaimState::Lapsed, ClaimState::Ended));
-        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("it is free again") };
+        let Ok(Verdict::Run(pass)) = guard.check(&policy, &intent).await else { panic!("the key is free again") };
         assert_eq!((judged(&open).await, judged(&left).await), (ClaimState::RanAgain, ClaimState::Ended));
         let second = OpenClaim::new(pass.run_id().unwrap(), ticket, LastEvent::Claimed);
         pass.complete(None).await.unwrap();

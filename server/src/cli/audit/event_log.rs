@@ -21,37 +21,37 @@ pub(super) struct OpenClaim {
     pub(super) run: RunId,
     pub(super) ticket: Ticket,
     pub(super) action: String,
-    /// As the log has it.
+    /// The timestamp, as in the log.
     pub(super) since: String,
     pub(super) begun: LastEvent,
 }
 
-/// What the log says of it last.
+/// The last event of a claim without an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LastEvent {
-    /// It was claimed.
+    /// The run was claimed.
     Claimed,
-    /// It ended, and nobody can tell how.
+    /// The run ended, and its outcome is unknown.
     LeftUnknown,
 }
 
-/// What was read.
+/// The runs in all logs that were read.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
     runs: HashMap<RunId, RunEvents>,
-    /// What was read of each log.
+    /// The line counts of each log.
     logs: Vec<LineCount>,
 }
 
 #[derive(Debug, Default)]
 struct RunEvents {
-    /// The last time that it was claimed, or left as unknown.
+    /// The last time that the run was claimed, or left as unknown.
     open: Option<(LogTime, OpenClaim)>,
-    /// The last time that it ended.
+    /// The last time that the run ended.
     ended: Option<LogTime>,
 }
 
-/// When a line was written, and to which log.
+/// The time of a line, and the log it is in.
 #[derive(Debug, Clone, Copy)]
 struct LogTime {
     log: usize,
@@ -66,23 +66,23 @@ struct EventLine {
 }
 
 impl EventLog {
-    /// Reads these logs to their ends; without any, the input.
+    /// Reads these logs to their ends; without any, stdin.
     pub(super) fn read(files: &[String]) -> Result<Self, Failure> {
         let mut log = Self::default();
         if files.is_empty() {
-            log.take("the input", std::io::stdin().lock())?;
+            log.take("stdin", std::io::stdin().lock())?;
         }
         for path in files {
             let wrong = |error| Failure::usage(format!("{path} cannot be read: {error}"));
             match path.as_str() {
-                "-" => log.take("the input", std::io::stdin().lock())?,
+                "-" => log.take("stdin", std::io::stdin().lock())?,
                 path => log.take(path, BufReader::new(File::open(path).map_err(wrong)?))?,
             }
         }
         Ok(log)
     }
 
-    /// Refuses logs by which nothing can be said. An empty one beside others may have been rotated a moment ago.
+    /// Rejects logs that cannot be audited. An empty one beside others may have been rotated a moment ago.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let are_all_empty = self.logs.iter().all(LineCount::is_empty);
         let counted = self.logs.iter().filter(|log| are_all_empty || !log.is_empty());
@@ -116,7 +116,7 @@ impl EventLog {
         let moment = LogTime { log, time: line.time };
         let run = self.runs.entry(line.open.run).or_default();
         match line.event.as_str() {
-            // Whoever asked twice for one attempt has claimed twice; the later counts.
+            // A repeated attempt claims twice; the later claim counts.
             "claimed" | "unknown" if run.open.as_ref().is_none_or(|(before, _)| !moment.is_before(before)) => {
                 run.open = Some((moment, line.open));
             }
@@ -127,7 +127,7 @@ impl EventLog {
         }
     }
 
-    /// Every claim without an end, the oldest first.
+    /// Returns every claim without an end, the oldest first.
     pub(super) fn open(&self) -> Vec<OpenClaim> {
         let mut open: Vec<_> = self.runs.values().filter_map(RunEvents::open).collect();
         open.sort_by_key(|(moment, open)| (moment.time, open.run.to_string()));
@@ -138,17 +138,17 @@ impl EventLog {
         self.runs.get(&open.run).is_some_and(|run| run.open().is_some())
     }
 
-    /// How many lines told of a run.
+    /// Returns the number of lines with an event of a run.
     pub(super) fn events(&self) -> usize {
         self.sum(|log| log.events)
     }
 
-    /// How many lines are no JSON.
+    /// Returns the number of lines that are not JSON.
     pub(super) fn not_json(&self) -> usize {
         self.sum(|log| log.not_json)
     }
 
-    /// How many lines were left out, and how many of these name an event.
+    /// Returns the number of skipped lines, and how many of these name an event.
     pub(super) fn skipped(&self) -> (usize, usize) {
         (self.sum(LineCount::skipped), self.sum(|log| log.broken_events))
     }
@@ -157,7 +157,7 @@ impl EventLog {
         self.logs.iter().map(count).sum()
     }
 
-    /// What to say of what could not be read, and of what was not there.
+    /// Returns remarks about empty logs and skipped lines.
     pub(super) fn remarks(&self) -> String {
         let mut text = String::new();
         for log in self.logs.iter().filter(|log| log.is_empty()) {
@@ -165,16 +165,16 @@ impl EventLog {
         }
         match self.skipped() {
             (0, _) => {}
-            (count, 0) => text += &format!("{count} line(s) were skipped: they are no lines of Onceward's log.\n"),
+            (count, 0) => text += &format!("{count} line(s) were skipped: they are not from Onceward.\n"),
             (count, events) => {
                 text += &format!(
-                    "{count} line(s) were skipped. {events} of them name an event without a timestamp, a ticket or a run that can be \
-                     read: what they tell of is not in this audit.\n"
+                    "{count} line(s) were skipped. {events} of them name an event without a valid timestamp, ticket or run, and are \
+                     missing from this audit.\n"
                 );
             }
         }
         if self.events() == 0 {
-            text += "No run began or ended in this log.\n";
+            text += "No run started or ended in this log.\n";
         }
         text
     }
@@ -192,8 +192,8 @@ impl LogTime {
         self.time < other.time
     }
 
-    /// Whether this is the end of what began then. Of two logs the clocks may differ; the same attempt, and so the same run, is
-    /// hardly claimed again so soon after its end.
+    /// Returns true if this is the end of a run that began at `begun`. The clocks of two logs may differ; the same attempt, and so the
+    /// same run, is hardly ever claimed again so soon after its end.
     fn ends(&self, begun: &Self) -> bool {
         let leeway = if self.log == begun.log { SignedDuration::ZERO } else { CLOCKS };
         self.time.saturating_add(leeway).is_ok_and(|late| late >= begun.time)
@@ -201,7 +201,7 @@ impl LogTime {
 }
 
 impl EventLine {
-    /// A line that tells of a run, with its fields at the top or, as others write it, under `fields`.
+    /// Reads a line with an event of a run; its fields are at the top level or, as other formatters write them, under `fields`.
     fn of(line: &Value) -> Option<Self> {
         let field = |name: &str| line.get(name).or_else(|| line.get("fields")?.get(name))?.as_str();
         let time = line.get("timestamp")?.as_str()?;
@@ -249,7 +249,7 @@ mod tests {
         )
     }
 
-    /// The runs without an end in these logs.
+    /// Returns the runs without an end in these logs.
     fn open(logs: &[String]) -> Vec<String> {
         let mut log = EventLog::default();
         for text in logs {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_and_not_ended_is_open_in_the_order_of_time() {
+    fn unfinished_runs_are_open_in_order_of_time() {
         let [a, b, c] = RUNS;
         let log =
             [line(1, "claimed", b), line(2, "claimed", a), line(3, "claimed", c), line(4, "completed", a)].concat();
@@ -267,29 +267,29 @@ mod tests {
         for end in ["completed", "released", "lost"] {
             assert_eq!(open(&[line(1, "claimed", a) + &line(2, end, a)]), [""; 0], "{end}");
         }
-        assert_eq!(open(&[line(1, "claimed", a) + &line(2, "unknown", a)]), [a], "it may be held");
-        assert_eq!(open(&[line(1, "refused", a)]), [""; 0], "somebody else was refused");
+        assert_eq!(open(&[line(1, "claimed", a) + &line(2, "unknown", a)]), [a], "the record may still be held");
+        assert_eq!(open(&[line(1, "refused", a)]), [""; 0], "another request was rejected");
     }
 
     #[test]
-    fn an_end_may_stand_in_another_log_whose_clock_is_a_little_behind() {
+    fn end_in_another_log_with_clock_skew_counts() {
         let [a, ..] = RUNS;
         assert_eq!(open(&[line(40, "claimed", a), line(10, "completed", a)]), [""; 0]);
         assert_eq!(open(&[line(40, "claimed", a) + &line(10, "completed", a)]), [a], "in one log the order is certain");
     }
 
     #[test]
-    fn an_attempt_that_ran_again_after_its_end_is_open_again() {
+    fn attempt_rerun_after_its_end_is_open_again() {
         let [a, ..] = RUNS;
         let log = [line(1, "claimed", a), line(2, "released", a), line(3, "claimed", a)].concat();
         assert_eq!(open(std::slice::from_ref(&log)), [a]);
         assert_eq!(open(&[log + &line(4, "completed", a)]), [""; 0]);
         let twice = [line(1, "claimed", a), line(2, "claimed", a), line(3, "completed", a)].concat();
-        assert_eq!(open(&[twice]), [""; 0], "asked for twice, ended once");
+        assert_eq!(open(&[twice]), [""; 0], "claimed twice, ended once");
     }
 
     #[test]
-    fn other_lines_nested_fields_and_half_a_line_are_taken_as_they_come() {
+    fn foreign_nested_and_truncated_lines_are_tolerated() {
         let [a, ..] = RUNS;
         let nested = line(1, "claimed", a).replace("\"event\"", "\"fields\":{\"event\"").replace("}\n", "}}\n");
         assert_eq!(

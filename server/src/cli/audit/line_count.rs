@@ -1,31 +1,31 @@
-//! Counts the lines of one log by kind, to tell whether it can be audited.
+//! Counts the lines of one log by kind, to decide whether it can be audited.
 
 use serde_json::Value;
 
 use crate::cli::output::Failure;
 
-/// What can be audited.
-const EXPECTED: &str = "expected the JSON lines that the service writes with `--log json` at the level info or finer, or an application of \
-     the target onceward::event (`journalctl -o cat` and `docker logs` print them as they were written)";
+/// The description of a log that can be audited.
+const EXPECTED: &str = "expected the JSON lines that the service logs with `--log json` at level info or finer, or that an application logs for the \
+     target onceward::event (`journalctl -o cat` and `docker logs` print them unchanged)";
 
-/// How many lines of each kind a log has.
+/// The number of lines of each kind in a log.
 #[derive(Debug, Default, Clone)]
 pub(super) struct LineCount {
-    /// What the log is called.
+    /// The name of the log.
     pub(super) name: String,
-    /// Tell of a run.
+    /// Lines with an event of a run.
     pub(super) events: usize,
-    /// Tell of something else, at a level at which events are logged.
+    /// Other lines, at a level at which events are logged.
     info: usize,
-    /// Are of a level at which events may not be logged.
+    /// Lines at a level at which events may not be logged.
     alarms: usize,
-    /// Name an event and cannot be read: no timestamp, ticket or run as we write them.
+    /// Lines that name an event without a valid timestamp, ticket or run.
     pub(super) broken_events: usize,
-    /// Are JSON without a timestamp.
+    /// JSON lines without a timestamp.
     undated: usize,
-    /// Are no JSON.
+    /// Lines that are not JSON.
     pub(super) not_json: usize,
-    /// Is no JSON, and may be half written: the last line.
+    /// The last line, if it is not JSON: it may be half written.
     cut: usize,
 }
 
@@ -34,7 +34,7 @@ impl LineCount {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Counts a line that is JSON and tells of no run that could be read.
+    /// Counts a JSON line without a valid event.
     pub(super) fn count_other(&mut self, line: &Value) {
         let field = |name: &str| line.get(name).or_else(|| line.get("fields")?.get(name));
         let time = line.get("timestamp").and_then(Value::as_str).map(str::parse::<jiff::Timestamp>);
@@ -48,7 +48,7 @@ impl LineCount {
         }
     }
 
-    /// Counts a line that is no JSON, nor blank.
+    /// Counts a line that is neither JSON nor blank.
     pub(super) fn count_strange(&mut self, is_whole: bool) {
         if is_whole { self.not_json += 1 } else { self.cut += 1 }
     }
@@ -57,12 +57,12 @@ impl LineCount {
         self.events + self.info + self.alarms + self.skipped() + self.cut == 0
     }
 
-    /// Lines that were skipped. The last one, if it is half written, is not counted.
+    /// Returns the number of skipped lines, without a half-written last one.
     pub(super) fn skipped(&self) -> usize {
         self.broken_events + self.undated + self.not_json
     }
 
-    /// Why nothing can be said by this log.
+    /// Returns an error if this log cannot be audited.
     pub(super) fn complaint(&self) -> Option<Failure> {
         if self.events + self.info > 0 {
             return None;
@@ -70,8 +70,8 @@ impl LineCount {
         let found = [
             (self.not_json + self.cut, "line(s) that are not JSON"),
             (self.undated, "JSON line(s) without a timestamp and a level"),
-            (self.broken_events, "event(s) without a timestamp, a ticket or a run that can be read"),
-            (self.alarms, "line(s) of the levels warn and error alone"),
+            (self.broken_events, "event(s) without a valid timestamp, ticket or run"),
+            (self.alarms, "line(s) of the levels warn and error only"),
         ];
         let found: Vec<_> =
             found.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();

@@ -8,7 +8,7 @@ use onceward::{KeyRules, Reply};
 use crate::cli::argument::{number, text, texts};
 use crate::cli::output::Failure;
 
-/// The answer that duplicates are to get, if one is given.
+/// Returns the reply for duplicates, if one is given.
 pub(super) fn reply(matches: &ArgMatches, rules: &KeyRules) -> Result<Option<Reply>, Failure> {
     let file = text(matches, "body_file");
     let is_given = text(matches, "status").is_some() || file.is_some() || texts(matches, "header").next().is_some();
@@ -36,12 +36,14 @@ pub(super) fn reply(matches: &ArgMatches, rules: &KeyRules) -> Result<Option<Rep
 fn with_header(reply: Reply, header: &str) -> Result<Reply, Failure> {
     let (name, value) = header.split_once(':').map(|(name, value)| (name.trim(), value.trim())).unwrap_or_default();
     if HeaderName::try_from(name).is_err() || HeaderValue::from_str(value).is_err() {
-        return Err(Failure::usage(format!("--header: `{header}` is not written as in `content-type: text/plain`")));
+        return Err(Failure::usage(format!(
+            "--header: `{header}` is malformed; use the form `content-type: text/plain`"
+        )));
     }
     let before = reply.headers().count();
     let reply = reply.header(name, value.to_owned());
     if reply.headers().count() == before {
-        return Err(Failure::usage(format!("--header: `{name}` is never kept; leave it away")));
+        return Err(Failure::usage(format!("--header: `{name}` is never stored; remove it")));
     }
     Ok(reply)
 }

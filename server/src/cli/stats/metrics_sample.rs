@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// What every name of ours begins with.
+/// The prefix of our metrics.
 const OURS: &str = "onceward_";
 
-/// What was counted and measured up to a moment.
+/// The metrics at one point in time.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     counts: BTreeMap<String, f64>,
@@ -15,7 +15,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Reads the text. What is not ours, and what cannot be read, is left out.
+    /// Parses the text. Metrics of others, and lines that cannot be parsed, are skipped.
     pub(super) fn parse(text: &str) -> Self {
         let mut sample = Self::default();
         let mut kinds = BTreeMap::new();
@@ -46,29 +46,29 @@ impl Sample {
         }
     }
 
-    /// What was counted at all; what is still at zero only where that says something.
+    /// Returns the counters; of those with labels, only the ones above zero.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&str, f64)> {
-        let told = |(name, count): &(&str, f64)| *count > 0.0 || !name.contains('=');
-        self.counts.iter().map(|(name, count)| (name.as_str(), *count)).filter(told)
+        let is_shown = |(name, count): &(&str, f64)| *count > 0.0 || !name.contains('=');
+        self.counts.iter().map(|(name, count)| (name.as_str(), *count)).filter(is_shown)
     }
 
     pub(super) fn count(&self, name: &str) -> f64 {
         self.counts.get(name).copied().unwrap_or_default()
     }
 
-    /// How things are at the moment.
+    /// Returns the gauges.
     pub(super) fn levels(&self) -> impl Iterator<Item = (&str, f64)> {
         self.levels.iter().map(|(name, level)| (name.as_str(), *level))
     }
 
-    /// How many milliseconds the store took on average, by verb.
+    /// Returns the average latency of the store in milliseconds, by verb.
     pub(super) fn latencies(&self) -> impl Iterator<Item = (&str, f64)> {
         let taken = self.durations.iter().filter(|(_, (_, count))| *count > 0.0);
         taken.map(|(verb, (sum, count))| (verb.as_str(), sum / count * 1e3))
     }
 }
 
-/// The name of a line, its labels as `name=value`, and its value.
+/// Parses a line into its name, its labels as `name=value`, and its value.
 fn series(line: &str) -> Option<(&str, String, f64)> {
     let (series, value) = line.rsplit_once(' ')?;
     let (name, labels) = series.split_once('{').unwrap_or((series, ""));
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_by_what_they_are_whatever_their_names() {
+    fn metrics_are_grouped_by_type() {
         let sample = Sample::parse(
             "# HELP onceward_tokens_issued_total Tokens.\n# TYPE onceward_tokens_issued_total counter\nonceward_tokens_issued_total 3\n\n\
              # TYPE onceward_verdicts_total counter\nonceward_verdicts_total{policy=\"token\",code=\"run\"} 2\n\

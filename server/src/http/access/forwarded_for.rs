@@ -7,14 +7,14 @@ use actix_web::http::header::{FORWARDED, HeaderMap, HeaderName, X_FORWARDED_FOR}
 /// The header that a proxy uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ForwardedHeader {
-    /// `X-Forwarded-For`: addresses, separated by commas. It goes first, as it is what most proxies set.
+    /// `X-Forwarded-For`: addresses, separated by commas. It takes precedence, because most proxies set it.
     XForwardedFor,
     /// `Forwarded`: elements of several pairs each, of which `for` has the address.
     Forwarded,
 }
 
 impl ForwardedHeader {
-    /// The field that a request has, if any.
+    /// Returns the header that a request has, if any.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         [Self::XForwardedFor, Self::Forwarded].into_iter().find(|field| headers.contains_key(field.name()))
     }
@@ -26,16 +26,16 @@ impl ForwardedHeader {
         }
     }
 
-    /// Those it speaks for, the nearest first; `None` for one that has no address, or none that can be read.
+    /// Returns the hops, the nearest first; `None` for a hop without a valid address.
     pub(super) fn hops(self, headers: &HeaderMap) -> Vec<Option<IpAddr>> {
-        // Each line is read for itself: what a client has sent cannot change how the line of a proxy is read.
+        // Each line is parsed on its own, so a line of the client cannot change how the line of a proxy is parsed.
         let lines = headers.get_all(self.name()).map(|line| line.to_str().ok().and_then(|line| self.read(line)));
         let mut hops: Vec<_> = lines.flat_map(|hops| hops.unwrap_or_else(|| vec![None])).collect();
         hops.reverse();
         hops
     }
 
-    /// The addresses of a line, as they stand there; `None` if it cannot be told where one ends.
+    /// Returns the addresses of a line, in order; `None` if the line cannot be split into elements.
     fn read(self, line: &str) -> Option<Vec<Option<IpAddr>>> {
         match self {
             Self::XForwardedFor => Some(line.split(',').map(|hop| node(hop.trim())).collect()),
@@ -47,7 +47,7 @@ impl ForwardedHeader {
     }
 }
 
-/// The address in an element, as in `for=192.0.2.60;proto=http`. The outer `None` is an element of another form.
+/// Returns the address in an element, as in `for=192.0.2.60;proto=http`. The outer `None` means that the element is malformed.
 fn element(text: &str) -> Option<Option<IpAddr>> {
     let mut address = None;
     for pair in split(text, ';')?.into_iter().map(str::trim).filter(|pair| !pair.is_empty()) {
@@ -60,7 +60,7 @@ fn element(text: &str) -> Option<Option<IpAddr>> {
     Some(address)
 }
 
-/// Splits where the separator stands outside of quotes; `None` if a quote is left open.
+/// Splits at separators outside of quotes; `None` if a quote is not closed.
 fn split(text: &str, separator: char) -> Option<Vec<&str>> {
     let (mut pieces, mut begin, mut is_quoted, mut is_escaped) = (Vec::new(), 0, false, false);
     for (at, character) in text.char_indices() {
@@ -79,7 +79,7 @@ fn split(text: &str, separator: char) -> Option<Vec<&str>> {
     (!is_quoted).then_some(pieces)
 }
 
-/// A value without its quotes; `None` if they do not stand around all of it.
+/// Removes the quotes of a value; `None` if they do not enclose all of it.
 fn unquoted(value: &str) -> Option<String> {
     let Some(quoted) = value.strip_prefix('"') else { return (!value.contains('"')).then(|| value.to_owned()) };
     let mut text = String::new();
@@ -93,7 +93,7 @@ fn unquoted(value: &str) -> Option<String> {
     }
 }
 
-/// An address, with or without a port: `192.0.2.60`, `192.0.2.60:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+/// Parses an address, with or without a port: `192.0.2.60`, `192.0.2.60:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
 fn node(text: &str) -> Option<IpAddr> {
     if let Some(rest) = text.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_read_in_every_form_that_the_standard_has() {
+    fn every_standard_address_form_is_parsed() {
         assert_eq!(forwarded("for=192.0.2.60;proto=http;by=203.0.113.43"), ["192.0.2.60"]);
         assert_eq!(forwarded("by=203.0.113.43 ; For=\"192.0.2.60:4711\""), ["192.0.2.60"]);
         assert_eq!(forwarded("FOR=192.0.2.60:4711"), ["192.0.2.60"]);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_or_unknown_has_no_address() {
+    fn hidden_or_unknown_node_has_no_address() {
         for line in
             ["for=unknown", "for=_hidden", "for=\"_SEVKISEK\"", "proto=https", "for=", "for=\"\"", "for=nonsense"]
         {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_leaves_open_cannot_swallow_what_a_proxy_adds() {
+    fn unterminated_client_header_cannot_hide_proxy_hops() {
         let ending = [", for=192.0.2.43", ", for=\"[2001:db8::1]:80\"", ", for=\"192.0.2.43\";proto=http"];
         for begun in ["for=\"", "for=6.6.6.6;x=\"", "for=\"6.6.6.6", "for=6.6.6.6;x=\"\\", "for=6.6.6.6\"", "for"] {
             for end in ending {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_field_goes_first() {
+    fn x_forwarded_for_precedes_forwarded() {
         assert_eq!(hops(&[("forwarded", "for=192.0.2.1"), ("x-forwarded-for", "192.0.2.2")]), ["192.0.2.2"]);
         assert_eq!(
             hops(&[("x-forwarded-for", "192.0.2.2"), ("x-forwarded-for", "x, [::1]:80")]),

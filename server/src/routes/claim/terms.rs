@@ -1,4 +1,4 @@
-//! The terms of a claim: what a backend asks for, checked field by field.
+//! The terms of a claim: the fields of the request, validated.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::routes::request_fields::{attempt, key, subject};
 
 const LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
-/// An interval shorter than this cannot be kept: a reply of the store takes time.
+/// A shorter interval cannot be guaranteed, because of the latency of the store.
 const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(300)..=Duration::from_secs(24 * 60 * 60);
 const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
 
-/// What a backend claims, and on which terms.
+/// The validated terms of a claim.
 pub(super) struct ClaimTerms {
     policy: Policy,
     key: Option<Key>,
@@ -25,7 +25,7 @@ pub(super) struct ClaimTerms {
     wait: Option<Duration>,
 }
 
-/// What a claim is on.
+/// The kind of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ClaimKind {
     Key,
@@ -34,7 +34,7 @@ enum ClaimKind {
 }
 
 impl ClaimTerms {
-    /// Checks the fields of a request. A field that has no effect on this kind of claim is rejected: it would be a promise that is not kept.
+    /// Validates the fields of a request. A field that has no effect on this kind of claim is rejected, so that no caller relies on it.
     pub(super) fn of(asked: &ClaimRequest) -> Result<Self, Rejection> {
         let kind = ClaimKind::of(asked)?;
         if asked.action.is_empty() {
@@ -87,7 +87,7 @@ impl ClaimTerms {
         self.lease
     }
 
-    /// Returns how often the backend renews the claim. Each renewal starts an interval again, so it is renewed later.
+    /// Returns the interval between renewals. Each renewal starts an interval again, so an interval is renewed later.
     pub(super) fn renew_every(&self) -> Duration {
         match self.policy {
             Policy::Interval(_) => self.lease / 3 * 2,
@@ -103,7 +103,7 @@ impl ClaimKind {
             (Some(_), None, None) => Ok(Self::Key),
             (None, Some(_), None) => Ok(Self::Token),
             (None, None, None) => Err(bad_request("`key`, `token` or `interval` is missing.")),
-            (_, Some(_), _) => Err(bad_request("`token` alone, without `key` and `interval`.")),
+            (_, Some(_), _) => Err(bad_request("`token` cannot be combined with `key` or `interval`.")),
         }
     }
 
@@ -157,7 +157,7 @@ fn rules(rules: KeyRules, asked: &ClaimRequest, lease: Duration) -> Result<KeyRu
     })
 }
 
-/// A duration that is allowed here.
+/// Checks that a duration is in the allowed range.
 fn within(
     field: &str,
     asked: Option<Duration>,
@@ -166,7 +166,7 @@ fn within(
     match asked {
         Some(asked) if !allowed.contains(&asked) => {
             let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
-            Err(bad_request(format!("`{field}` has to be from {least} to {most}.")))
+            Err(bad_request(format!("`{field}` must be from {least} to {most}.")))
         }
         asked => Ok(asked),
     }
