@@ -1,5 +1,8 @@
 //! `onceward check` against real Redis servers, each with a fault: every finding has a sentence and a fix.
 
+use std::net::TcpListener;
+use std::time::Duration;
+
 use onceward_tests::command_output::{parsed, said};
 use onceward_tests::faulty_tcp_proxy::{Delay, Proxy};
 use onceward_tests::polling::{until, until_blocking};
@@ -8,8 +11,7 @@ use onceward_tests::redis_server::{RedisServer, free_port};
 use onceward_tests::sentinels::Sentinels;
 use onceward_tests::service::{OncewardServer, command, run};
 use serde_json::Value;
-use std::net::TcpListener;
-use std::time::{Duration, Instant};
+use tokio::time::Instant;
 
 fn check(store: &str) -> (i32, Value) {
     let output = run(&["check", "--json", "--store", store]);
