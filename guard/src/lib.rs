@@ -28,7 +28,15 @@
 //! # }
 //! ```
 //!
-//! Without a framework, [`Guard::run`] runs any function once. It is built on [`Guard::check`], whose verdict to run contains a [`Pass`].
+//! For a client that sends an `Idempotency-Key`, use [`actix::Protect::key`]. For more than one process, replace `Memory` with
+//! [`store::Redis`] or [`store::Sql`]. Without a framework, [`Guard::run`] runs any function once. It is built on [`Guard::check`], whose
+//! verdict to run contains a [`Pass`].
+//!
+//! # Guides
+//!
+//! [`guide`] has a page per task, each with complete examples: [concepts](guide::concepts), [actix-web](guide::actix),
+//! [keys](guide::keys), [intervals](guide::intervals), [jobs](guide::jobs), [transactions](guide::transactions),
+//! [stores](guide::stores), [graceful shutdown](guide::shutdown), [testing](guide::testing).
 //!
 //! # Policies
 //!
@@ -66,13 +74,13 @@
 //! | [pass](Pass) | the permission to run, settled once by the effect of the run |
 //! | [effect](Effect) | applied, not applied or unknown |
 //! | claim | the record of a run in flight |
-//! | lease | the time to live of a claim; the guard renews it while the run is in flight |
+//! | lease | the time to live of a claim, 15 seconds by default; the guard renews it while the run is in flight |
 //! | [reply](Reply) | a stored response |
-//! | retention | the time to live of a reply |
+//! | retention | the time to live of a reply, a day by default |
 //! | [ticket](Ticket) | the name of a record in the store |
 //! | [epoch](store::Epoch) | one uninterrupted life of the store's data |
 //! | [attempt](Attempt) | one try at redeeming a token or claiming a key, named by a trusted caller |
-//! | [at most once](KeyRules::at_most_once) | after a crash the outcome is unknown until it is settled, as long as the store keeps its data |
+//! | [at most once](KeyRules::at_most_once) | after a crash the outcome is unknown until it is settled, or until the retention has passed |
 //! | [retryable](KeyRules::retryable) | a crash frees the key after its lease, so that the handler may run again |
 //!
 //! # Metrics
@@ -84,7 +92,8 @@
 //!
 //! The guard logs each step of a claim (claimed, completed, released, unknown, refused, lost …) as a `tracing` event at level INFO, with
 //! the target `onceward::event` and the action, ticket and run. No event contains a token or a key. Write these events as JSON lines to a
-//! file of their own: after a crash, `onceward audit FILE` finds in them the runs whose outcome is unknown.
+//! file of their own: after a crash, `onceward audit FILE` finds in them the runs whose outcome is unknown. `onceward` is the program of the
+//! service: `cargo install --path server` in a clone of the repository.
 //!
 //! ```no_run
 //! use std::fs::OpenOptions;

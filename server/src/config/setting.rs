@@ -1,4 +1,4 @@
-//! All settings. Flags, environment variables, file keys, the help, the JSON Schema and the README's table are generated from this list.
+//! All settings. Flags, environment variables, file keys, the help, the JSON Schema and the table in `docs/operations.md` are generated from this list.
 
 /// One setting. Its name is the key in the settings file; the flag and the environment variable are derived from it.
 #[derive(Debug)]
@@ -176,7 +176,7 @@ pub fn nearest(mistyped: &str) -> Option<String> {
     (likeness > 0.7).then_some(name)
 }
 
-/// Returns the README's table of settings.
+/// Returns the table of settings in `docs/operations.md`.
 pub fn table() -> String {
     let rows = SETTINGS.iter().map(|setting| {
         let default = setting.default.map_or("none".to_owned(), |default| format!("`{default}`"));
