@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -56,6 +56,7 @@ pub struct Proxy {
     struck: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
     late: Arc<Notify>,
+    late_is_lost: Arc<AtomicBool>,
     /// Delay of each reply in milliseconds.
     slowness: Arc<AtomicU64>,
 }
@@ -86,11 +87,13 @@ impl Proxy {
             struck: Arc::default(),
             accepted: Arc::default(),
             late: Arc::default(),
+            late_is_lost: Arc::default(),
             slowness: Arc::new(AtomicU64::new(delay.answer.as_millis() as u64)),
         };
         let (plan, struck) = (Arc::clone(&proxy.plan), Arc::clone(&proxy.struck));
         let (accepted, gate, before) = (Arc::clone(&proxy.accepted), proxy.gate.subscribe(), Arc::clone(&proxy.before));
         let (late, slowness) = (Arc::clone(&proxy.late), Arc::clone(&proxy.slowness));
+        let late_is_lost = Arc::clone(&proxy.late_is_lost);
         tokio::spawn(async move {
             while let Ok((client, from)) = listener.accept().await {
                 accepted.fetch_add(1, Ordering::SeqCst);
@@ -103,6 +106,7 @@ impl Proxy {
                     plan: Arc::clone(&plan),
                     struck: Arc::clone(&struck),
                     late: Arc::clone(&late),
+                    late_is_lost: Arc::clone(&late_is_lost),
                 };
                 tokio::spawn(async move {
                     let carried = relay.carry(client, port);
@@ -171,6 +175,12 @@ impl Proxy {
         self.late.notify_one();
     }
 
+    /// Closes the connection of a request that is [late](TcpFault::Late): it never arrives. Other connections stay open.
+    pub fn lose_late(&self) {
+        self.late_is_lost.store(true, Ordering::SeqCst);
+        self.late.notify_one();
+    }
+
     /// Ends the plan: no request meets a fault any more.
     pub fn relent(&self) {
         *self.plan.lock().expect("lock not poisoned") = None;
@@ -194,6 +204,7 @@ struct ConnectionRelay {
     plan: Arc<Mutex<Option<TcpFaultPlan>>>,
     struck: Arc<AtomicUsize>,
     late: Arc<Notify>,
+    late_is_lost: Arc<AtomicBool>,
 }
 
 impl ConnectionRelay {
@@ -220,6 +231,9 @@ impl ConnectionRelay {
                     if fault == Some(TcpFault::Late) {
                         drop(client);
                         self.late.notified().await;
+                        if self.late_is_lost.load(Ordering::SeqCst) {
+                            return None;
+                        }
                         server.write_all(request).await.ok()?;
                         let _ = server.read(&mut answered).await.ok()?;
                         return None;

@@ -67,7 +67,7 @@ async fn check_waits_for_a_commit_in_flight() {
             if arrives {
                 proxy.deliver()
             } else {
-                proxy.reset()
+                proxy.lose_late()
             }
             paid += 1;
             let ran = paying.await.unwrap();
