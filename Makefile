@@ -75,7 +75,7 @@ doc: ## Run the examples in the documentation and the README
 	cargo test --workspace --all-features --doc --locked
 
 .PHONY: figures
-figures: ## Print the size of the library (files, lines, public items, names used twice)
+figures: ## Print the size of the library, and count vague words in the prose
 	@python3 tests/figures.py
 
 # Not `cargo run`: it has no --workspace, so it would compile the dependencies again with other features.
@@ -98,6 +98,10 @@ fuzz: ## Fuzz the parsers of tokens, headers, forms and records, each for FUZZ_S
 	for target in token header form record; do mkdir -p fuzz/corpus/$$target && \
 	RUSTC_BOOTSTRAP=1 target/tools/bin/cargo-fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 	-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 || exit 1; done
+
+.PHONY: package
+package: ## Package the library crates together, and compile each from its package (minutes)
+	cargo package --locked --allow-dirty --target-dir target/packages -p onceward -p onceward-api -p onceward-patterns -p onceward-client
 
 .PHONY: deny
 deny: ## Check licences, sources and banned crates of the dependencies (not advisories, which need the network)

@@ -2,7 +2,7 @@
 -- token was accepted. Sends the response of a rejection. If neither happens, haproxy.cfg forwards nothing.
 
 local ASKED = { "accept", "onceward-token", "onceward-attempt" }
-local TOLD = { "content-type", "content-security-policy", "cache-control", "retry-after", "onceward-outcome" }
+local FORWARDED = { "content-type", "content-security-policy", "cache-control", "retry-after", "onceward-outcome" }
 local RUN = { "onceward-run-id" }
 -- Onceward sends these codes with a 4xx, because some gateways treat a 5xx as "allow".
 local AWAY = { store_unavailable = true, redeem_unknown = true, overloaded = true, internal = true, unauthorized = true }
@@ -32,14 +32,14 @@ core.register_action("onceward", { "http-req" }, function(txn, key)
         headers = headers,
         timeout = 3000,
     })
-    local told = only(TOLD, answer.headers or {})
-    local outcome = (told["onceward-outcome"] or {})[1]
+    local forwarded = only(FORWARDED, answer.headers or {})
+    local outcome = (forwarded["onceward-outcome"] or {})[1]
     if answer.status == 200 and outcome == "redeemed" then
         txn:set_var("txn.onceward", "redeemed")
         local run = only(RUN, answer.headers)["onceward-run-id"]
         if run then txn:set_var("txn.run", run[1]) end
     elseif outcome and answer.status >= 400 then
         local status = AWAY[outcome] and 503 or answer.status
-        txn:done(txn:reply({ status = status, headers = told, body = answer.body }))
+        txn:done(txn:reply({ status = status, headers = forwarded, body = answer.body }))
     end
 end, 1)

@@ -47,3 +47,8 @@ struct ReadmePage;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/logging.md")]
 struct LoggingPage;
+
+/// The Rust example of the README of the library, run as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../guard/README.md")]
+struct LibraryReadmePage;

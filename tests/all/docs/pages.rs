@@ -22,7 +22,15 @@ struct Block {
 
 /// The pages: the README, and the Markdown files in the folders of the documentation.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![Path::new(ROOT).join("README.md"), Path::new(ROOT).join("CONTRIBUTING.md")];
+    let single = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "guard/README.md",
+        "openapi/README.md",
+        "patterns/README.md",
+        "client-sdk/rust/README.md",
+    ];
+    let mut pages: Vec<_> = single.iter().map(|page| Path::new(ROOT).join(page)).collect();
     for folder in ["docs", "guard/docs", "deploy"] {
         for entry in fs::read_dir(Path::new(ROOT).join(folder)).expect("the folder exists") {
             let path = entry.expect("the folder is readable").path();
@@ -56,7 +64,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether the output is what a page prints, in which `…` stands for any text of one line. Empty lines do not count.
+/// Returns whether the output matches the printed block, in which `…` stands for any text within a line. Empty lines do not count.
 fn matches(printed: &str, output: &str) -> bool {
     let lines = |text: &str| text.lines().map(str::to_owned).filter(|line| !line.is_empty()).collect::<Vec<_>>();
     let (printed, output) = (lines(printed), lines(output));
@@ -112,25 +120,68 @@ async fn shell_blocks_print_the_shown_output_from_an_empty_folder() {
     assert!(ran >= 4, "{ran} blocks");
 }
 
+/// Returns the path of this page as the source that runs its doctests writes it, and that source.
+fn doctested_by(page: &str) -> (String, String) {
+    if let Some(guide) = page.strip_prefix("guard/docs/") {
+        return (format!("../docs/{guide}"), "guard/src/guide.rs".to_owned());
+    }
+    match page.strip_suffix("/README.md") {
+        Some(folder @ ("openapi" | "patterns" | "client-sdk/rust")) => {
+            ("../README.md".to_owned(), format!("{folder}/src/lib.rs"))
+        }
+        _ => (format!("../../{page}"), "tests/src/lib.rs".to_owned()),
+    }
+}
+
 #[test]
 fn rust_blocks_are_doctests_and_every_language_is_known() {
-    let included = [
-        fs::read_to_string(format!("{ROOT}/guard/src/guide.rs")).expect("the guides"),
-        fs::read_to_string(format!("{ROOT}/tests/src/lib.rs")).expect("the pages"),
-    ]
-    .concat();
     for path in pages() {
         let blocks = blocks(&fs::read_to_string(&path).expect("the page is readable"));
         let place = path.strip_prefix(ROOT).expect("a path in the repository").display().to_string();
         if blocks.iter().any(|block| block.language.starts_with("rust")) {
-            let name = place.strip_prefix("guard/").map_or(format!("../../{place}"), |page| format!("../{page}"));
-            assert!(included.contains(&format!("\"{name}\"")), "{place} is not run as doctests");
+            let (name, source) = doctested_by(&place);
+            let source = fs::read_to_string(Path::new(ROOT).join(source)).expect("a source");
+            assert!(source.contains(&format!("\"{name}\"")), "{place} is not run as doctests");
         }
         for block in &blocks {
             let is_known = block.language.starts_with("rust") || block.language == "sh";
             assert!(is_known || SHOWN.contains(&block.language.as_str()), "{place}: a block of {:?}", block.language);
         }
     }
+}
+
+/// A dependency line names a crate of this repository, and features that it has.
+#[test]
+fn dependency_lines_name_existing_crates_and_features() {
+    let dependency = regex_lite::Regex::new(r#"(?m)^(onceward[a-z-]*) = (.+)$"#).unwrap();
+    let quoted = regex_lite::Regex::new(r#""([^"]+)""#).unwrap();
+    let mut lines = 0;
+    for path in pages() {
+        let page = fs::read_to_string(&path).expect("the page is readable");
+        for block in blocks(&page).into_iter().filter(|block| block.language == "toml") {
+            for found in dependency.captures_iter(&block.text) {
+                let folder = match &found[1] {
+                    "onceward" => "guard",
+                    "onceward-api" => "openapi",
+                    "onceward-client" => "client-sdk/rust",
+                    "onceward-patterns" => "patterns",
+                    other => panic!("{}: there is no crate {other}", path.display()),
+                };
+                let value = found[2].split('#').next().unwrap_or_default();
+                if let Some((_, rest)) = value.split_once("path = \"") {
+                    assert!(rest.starts_with(&format!("../onceward/{folder}\"")), "{}: {value}", path.display());
+                }
+                let manifest = fs::read_to_string(format!("{ROOT}/{folder}/Cargo.toml")).expect("a manifest");
+                let features = value.split_once("features = [").map(|(_, rest)| rest).unwrap_or_default();
+                for feature in quoted.captures_iter(features) {
+                    let declared = format!("\n{} = ", &feature[1]);
+                    assert!(manifest.contains(&declared), "{}: there is no feature {}", path.display(), &feature[1]);
+                }
+                lines += 1;
+            }
+        }
+    }
+    assert!(lines >= 4, "{lines} dependency lines");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn service_is_the_default_program_of_the_workspace() {
     assert!(started.len() == 1 && started[0].as_str().unwrap().contains("/server#"), "{started:?}");
 }
 
-/// A newcomer copies the dependencies and the program into an empty folder. Only the path to the clone differs.
+/// A newcomer copies the dependencies and the program into an empty folder. The path to the clone and the features of actix-web differ.
 #[test]
 fn first_program_compiles_in_an_empty_folder() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -265,24 +265,26 @@ async fn api_key_stays_separate_from_client_credentials() {
     }
 }
 
-/// With the lines that the documentation of the recipes names. Envoy cannot request a next token, Traefik cannot forward it to the
+/// Returns the lines that `docs/gateways.md` shows for a next token.
+fn documented(language: &str) -> String {
+    let page = include_str!("../../../docs/gateways.md");
+    let block = page.split(&format!("```{language}\n")).nth(1).and_then(|rest| rest.split("```").next());
+    let block = block.unwrap_or_else(|| panic!("docs/gateways.md has a block of {language}"));
+    assert!(block.contains("Onceward-Next-Token"), "{block}");
+    block.to_owned()
+}
+
+/// With the documented lines. Envoy cannot request a next token, Traefik cannot forward it to the
 /// client, and HAProxy's script does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn next_token_reaches_the_client_through_the_gateway() {
-    let nginx = [
-        ("?style=nginx;", "?style=nginx&next_token=true;"),
-        (
-            "auth_request      /_onceward;",
-            "auth_request /_onceward; auth_request_set $onceward_next $upstream_http_onceward_next_token; \
-             add_header Onceward-Next-Token $onceward_next always;",
-        ),
-    ];
+    let in_nginx = format!("auth_request /_onceward;\n{}", documented("nginx"));
+    let in_caddy = format!("handle_response @redeemed {{\n{}", documented("caddy"));
+    let nginx =
+        [("?style=nginx;", "?style=nginx&next_token=true;"), ("auth_request      /_onceward;", in_nginx.as_str())];
     let caddy = [
         ("rewrite /forward-auth?", "rewrite /forward-auth?next_token=true"),
-        (
-            "handle_response @redeemed {",
-            "handle_response @redeemed {\nheader Onceward-Next-Token {http.reverse_proxy.header.Onceward-Next-Token}",
-        ),
+        ("handle_response @redeemed {", in_caddy.as_str()),
     ];
     for (kind, added) in [(GatewayKind::Nginx, nginx), (GatewayKind::Caddy, caddy)] {
         let (service, shop) = (OncewardServer::start(&["--api-key", KEY]), Shop::on(Memory::new()));

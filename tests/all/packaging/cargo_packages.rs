@@ -42,7 +42,8 @@ fn run(command: &mut Command) -> Vec<u8> {
     output.stdout
 }
 
-/// Packages the libraries as `cargo publish` does, and unpacks each. The target directory is a new one, so that no other cargo is waited for.
+/// Packages the libraries as `cargo publish` does, and unpacks each, without compiling them: `make package` does that. The target directory
+/// is a new one, so that this does not wait for another cargo.
 fn unpacked() -> (TempDir, BTreeMap<&'static str, PathBuf>) {
     let target = tempfile::tempdir().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
