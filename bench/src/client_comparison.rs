@@ -102,13 +102,13 @@ mod tests {
 
     #[test]
     fn median_ratio_per_round_decides_the_target() {
-        let told = |sdk: &[u64]| {
+        let summary = |sdk: &[u64]| {
             let plain = [run(1000), run(500), run(2000)];
             summary(&plain, &sdk.iter().copied().map(run).collect::<Vec<_>>()).unwrap()
         };
-        let met = told(&[950, 450, 1000]);
+        let met = summary(&[950, 450, 1000]);
         assert!(met.ends_with("SDK, warm pool       0.90 (0.50–0.95) of plain reqwest, target 0.90: met"), "{met}");
         assert!(met.contains("plain reqwest               1000     1.00     2.00            40.0"), "{met}");
-        assert!(told(&[890, 400, 2000]).ends_with("missed"));
+        assert!(summary(&[890, 400, 2000]).ends_with("missed"));
     }
 }

@@ -148,13 +148,13 @@ impl Default for IntervalRules {
 #[non_exhaustive]
 pub enum SettingError {
     /// The interval is too short; see [`IntervalRules::every`].
-    #[error("an interval has to be at least 1 millisecond; to accept all requests, do not protect the route")]
+    #[error("an interval must be at least 1 millisecond; to accept all requests, do not protect the route")]
     IntervalTooShort,
     /// The lease is too short; see [`KeyRules::lease`].
-    #[error("a lease has to be at least 100 milliseconds, so that it can be renewed in time")]
+    #[error("a lease must be at least 100 milliseconds, so that it can be renewed in time")]
     LeaseTooShort,
     /// The time to live is out of range; see [`Guard::TOKEN_TTL`](crate::Guard::TOKEN_TTL).
-    #[error("the time to live of a token has to be from 1 second to 24 hours, not {0:?}")]
+    #[error("the time to live of a token must be from 1 second to 24 hours, not {0:?}")]
     TokenTtl(Duration),
     /// The header name is invalid; see [`KeySource::header`](crate::http::KeySource::header).
     #[error("`{0}` is not a valid header name")]

@@ -100,7 +100,7 @@ impl Ticket {
 
     /// Returns the ticket for health checks of the store, which write and remove a record under it.
     pub(crate) fn of_ping() -> Self {
-        Self::of(Kind::Token, b"nobody's")
+        Self::of(Kind::Token, b"ping")
     }
 
     /// Returns the kind.
@@ -164,7 +164,7 @@ impl FromStr for Ticket {
 
 /// The error for a text that is not a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a ticket has the form of a log line, such as `ticket:key:` followed by 43 letters, digits, `-` or `_`")]
+#[error("a ticket is written as in the log: `ticket:key:`, for example, followed by 43 letters, digits, `-` or `_`")]
 pub struct BadTicket;
 
 #[cfg(test)]

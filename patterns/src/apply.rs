@@ -60,7 +60,7 @@ impl<C: SqlConnection> Change<C> {
 
     async fn rows(&self, statement: String, on: &mut C) -> Result<Vec<RowOf<C>>, PatternError> {
         let statement = format!("{statement} /*{} */", self.types);
-        on.rows(statement, self.arguments.clone()).await.map_err(|error| self.told(error))
+        on.rows(statement, self.arguments.clone()).await.map_err(|error| self.describe(error))
     }
 
     /// Reports mistakes of the caller before any statement is sent.
@@ -77,7 +77,7 @@ impl<C: SqlConnection> Change<C> {
         Ok(())
     }
 
-    fn told(&self, error: sqlx::Error) -> PatternError {
+    fn describe(&self, error: sqlx::Error) -> PatternError {
         if error.as_database_error().is_some_and(C::lacks_index) {
             let (table, key) = self.names();
             return PatternError::NoUniqueIndex { table, key };

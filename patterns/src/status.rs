@@ -71,12 +71,12 @@ impl<C: SqlConnection> Change<C> {
     /// # sqlx::raw_sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, status TEXT)").execute(&mut connection).await?;
     /// use onceward_patterns::{Answer, Change, Why};
     ///
-    /// const WAY: [&str; 3] = ["created", "paid", "shipped"];
+    /// const STEPS: [&str; 3] = ["created", "paid", "shipped"];
     /// let order = || Change::to("orders").key("id", 7_i64);
-    /// assert!(matches!(order().upsert_forward("status", &WAY, "paid", &mut connection).await?, Answer::Applied(_)));
-    /// let late = order().upsert_forward("status", &WAY, "created", &mut connection).await?;
+    /// assert!(matches!(order().upsert_forward("status", &STEPS, "paid", &mut connection).await?, Answer::Applied(_)));
+    /// let late = order().upsert_forward("status", &STEPS, "created", &mut connection).await?;
     /// assert!(matches!(late, Answer::Rejected(Why::Unmet(row)) if row.get::<String, _>("status") == "paid"));
-    /// assert!(matches!(order().forward("status", &WAY, "shipped", &mut connection).await?, Answer::Applied(_)));
+    /// assert!(matches!(order().forward("status", &STEPS, "shipped", &mut connection).await?, Answer::Applied(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

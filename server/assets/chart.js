@@ -57,9 +57,9 @@ export class Chart {
     const pointed = this.#pointed === null ? null : nearest(real, this.#pointed, x);
     if (pointed) svg.append(node("line", { class: "pointed", x1: x(pointed.time), x2: x(pointed.time), y1: TOP, y2: HEIGHT - BOTTOM }));
     if (real.length === 0) svg.append(node("text", { class: "tick none", x: (LEFT + width) / 2, y: HEIGHT / 2 }, "Nothing yet."));
-    const told = pointed ?? real.at(-1);
-    svg.setAttribute("aria-label", `${title}: ${told ? kinds.map((kind) => `${kind} ${show(told[kind])}`).join(", ") : "nothing yet"}`);
-    tell(told, pointed ? Math.round((this.#now - pointed.time) / 1000) : null);
+    const shown = pointed ?? real.at(-1);
+    svg.setAttribute("aria-label", `${title}: ${shown ? kinds.map((kind) => `${kind} ${show(shown[kind])}`).join(", ") : "nothing yet"}`);
+    tell(shown, pointed ? Math.round((this.#now - pointed.time) / 1000) : null);
     this.#place.replaceChildren(svg);
   }
 

@@ -11,7 +11,7 @@ export const POLICY_NOTES = {
 /** Describes the handler for a combination of the settings. */
 export function handlerNote({ slow, fails, loses }) {
   const when = slow ? "after 1.2 seconds" : "at once";
-  if (fails) return `The handler fails ${when}, and nothing is ordered.${loses ? " Only the response to an order is lost, and there is no order." : ""}`;
+  if (fails) return `The handler fails ${when}, and nothing is ordered.${loses ? " There is no order whose response could be lost." : ""}`;
   if (loses) return `The handler places the order ${when}, but the connection breaks before the response arrives.`;
   return `The handler places the order and responds ${when}${slow ? ": time enough to click again" : ""}.`;
 }

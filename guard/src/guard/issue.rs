@@ -77,7 +77,7 @@ pub(super) fn ttl(engine: &Engine, asked: Option<Duration>, longest: Duration) -
         Some(ttl) if (*TOKEN_TTL.start()..=longest).contains(&ttl) => Ok(ttl),
         Some(_) => {
             let longest = onceward_api::duration::text(longest);
-            Err(Rejection::new(Code::BadRequest).detail(format!("`ttl` has to be from 1s to {longest}.")))
+            Err(Rejection::new(Code::BadRequest).detail(format!("`ttl` must be from 1s to {longest}.")))
         }
     }
 }

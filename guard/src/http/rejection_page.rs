@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn page_names_outcome_next_step_and_back_link() {
+    fn page_has_outcome_next_step_and_no_jargon() {
         const JARGON: [&str; 18] = [
             "token",
             "tokens",

@@ -90,7 +90,7 @@ impl Outage {
 
     fn reject(&self, error: &StoreError) {
         if let Some(suppressed) = self.rejections.admit(&error.to_string()) {
-            tracing::warn!(%error, suppressed, "the store answers, and a command failed");
+            tracing::warn!(%error, suppressed, "the store answers, but a command failed");
         }
     }
 

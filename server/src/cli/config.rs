@@ -30,7 +30,7 @@ pub(super) fn schema() -> Output {
     for (setting, _) in examples() {
         properties.insert(setting.name.to_owned(), property(setting));
         if setting.is_secret {
-            let help = format!("File that contains {}", setting.name);
+            let help = format!("File that contains the value of `{}`", setting.name);
             properties.insert(format!("{}_file", setting.name), json!({"type": "string", "description": help}));
         }
     }

@@ -83,8 +83,9 @@ fn shown(address: SocketAddr, now: &Sample, before: Option<(&Sample, Duration)>)
         let value = if name.contains(BYTES) { size(level) } else { format!("{level:.0}") };
         vec![label(name), value, "now".to_owned()]
     };
-    let latency =
-        |(verb, millis): (&str, f64)| vec![format!("store {verb}"), format!("{millis:.2} ms"), "average".to_owned()];
+    let latency = |(verb, millis): (&str, f64)| {
+        vec![label(&format!("store {verb}")), format!("{millis:.2} ms"), "average".to_owned()]
+    };
     let rows: Vec<_> =
         now.counts().map(count).chain(now.levels().map(level)).chain(now.latencies().map(latency)).collect();
     let json = json!({
@@ -96,16 +97,28 @@ fn shown(address: SocketAddr, now: &Sample, before: Option<(&Sample, Duration)>)
     Output::fine(format!("http://{address}/metrics\n{}", table("  ", &rows)), json)
 }
 
-/// Returns the name of a metric for people. The unit of a size is shown with its value.
+/// Returns the name of a metric for people, with the values of its labels: `verdicts: token, run`. The unit of a size is shown with its value.
 fn label(name: &str) -> String {
-    name.replace("outcome=timed_out", "timed out waiting").replace(BYTES, "")
+    let name = name.replace(BYTES, "");
+    let (labels, words): (Vec<&str>, Vec<&str>) = name.split(' ').partition(|word| word.contains('='));
+    let values: Vec<_> = labels
+        .iter()
+        .filter_map(|label| label.split_once('='))
+        .map(|(_, value)| value.replace("timed_out", "timed out"))
+        .collect();
+    let words = words.join(" ");
+    if values.is_empty() { words } else { format!("{words}: {}", values.join(", ")) }
 }
 
-/// Formats a size with a binary unit, such as `252 KiB`.
+/// Formats a size with a binary unit, such as `252 KiB` or `1.5 GiB`.
 fn size(bytes: f64) -> String {
     const UNITS: [(&str, f64); 3] = [("GiB", 1_073_741_824.0), ("MiB", 1_048_576.0), ("KiB", 1024.0)];
-    match UNITS.into_iter().find(|(_, length)| bytes >= *length) {
-        Some((unit, length)) => format!("{:.0} {unit}", bytes / length),
+    // A number that would round up to 1024 belongs to the next unit.
+    match UNITS.into_iter().find(|(_, length)| bytes >= length - length / 2048.0) {
+        Some((unit, length)) => {
+            let number = format!("{:.1}", bytes / length);
+            format!("{} {unit}", number.strip_suffix(".0").unwrap_or(&number))
+        }
         None => format!("{bytes:.0} B"),
     }
 }
@@ -120,8 +133,11 @@ mod tests {
 
     #[test]
     fn sizes_and_labels_are_readable() {
-        assert_eq!([0.0, 1023.0, 258_002.0, 268_435_456.0].map(size), ["0 B", "1023 B", "252 KiB", "256 MiB"]);
-        assert_eq!(label("memory limit bytes kind=key"), "memory limit kind=key");
-        assert_eq!(label("waits outcome=timed_out"), "waits timed out waiting");
+        let sizes = [0.0, 1023.0, 258_002.0, 1_048_575.0, 268_435_456.0, 1_610_612_736.0];
+        assert_eq!(sizes.map(size), ["0 B", "1023 B", "252 KiB", "1 MiB", "256 MiB", "1.5 GiB"]);
+        assert_eq!(label("memory limit bytes kind=key"), "memory limit: key");
+        assert_eq!(label("waits outcome=timed_out"), "waits: timed out");
+        assert_eq!(label("verdicts policy=token code=token_used"), "verdicts: token, token_used");
+        assert_eq!(label("tokens issued"), "tokens issued");
     }
 }

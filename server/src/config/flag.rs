@@ -22,7 +22,7 @@ pub(super) fn bare() -> Command {
 fn flag(name: &str, setting: &Setting) -> Arg {
     let is_file = name != setting.name;
     let help = match (is_file, setting.default) {
-        (true, _) => format!("File that contains {}", setting.name),
+        (true, _) => format!("File that contains the value of `{}`", setting.name),
         (false, Some(default)) => format!("{} [default: {default}]", setting.help),
         (false, None) => setting.help.to_owned(),
     };

@@ -133,7 +133,7 @@ pub const SETTINGS: [Setting; 29] = [
         "Grace period after SIGTERM: the service still accepts requests, and responses carry `Connection: close`",
     ),
     plain("drain_limit", "DURATION", Some("30s"), "Maximum time to wait after that for requests in flight"),
-    plain("log", "FORM", Some("auto"), "Log format: `human`, `json`, or `auto`: human on a terminal, otherwise JSON"),
+    plain("log", "FORMAT", Some("auto"), "Log format: `human`, `json`, or `auto`: human on a terminal, otherwise JSON"),
     plain(
         "log_level",
         "LEVEL",

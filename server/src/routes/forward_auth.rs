@@ -20,7 +20,7 @@ use crate::http::request_log::LoggedPolicy;
 /// Maximum length of a path in a header.
 const LONGEST: usize = 256;
 
-/// The detail of `token_missing`: other than the guard, a gateway shows no form fields.
+/// The detail of `token_missing`: unlike the guard, a gateway does not forward form fields.
 const TOKEN_MISSING: &str = "This request needs a one-time token in the Onceward-Token header or as _onceward in the query. Form fields are not \
      visible to the gateway. Fetch a token and send again.";
 

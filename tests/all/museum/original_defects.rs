@@ -110,7 +110,7 @@ async fn d07_interval_below_a_second_is_not_truncated() {
 
 /// D8: thread-local state that a response of another type had left released the key of another request.
 #[tokio::test]
-async fn d08_request_never_releases_claims_of_its_thread() {
+async fn d08_request_never_releases_another_claim_of_its_thread() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let user = SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
     let protect = Protect::interval(&guard, user, every(MINUTE));
@@ -179,7 +179,7 @@ async fn d09_only_its_owner_frees_a_claim() {
 
 /// D10: without X-Real-IP all clients were the same subject, and with it any client could pose as another.
 #[tokio::test]
-async fn d10_headers_never_change_the_subject() {
+async fn d10_forwarding_headers_never_change_the_subject() {
     let guard = Guard::new(Memory::new());
     let by_address = SubjectFrom::client_address();
     let by_user = SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));

@@ -97,7 +97,7 @@ async fn image_starts_only_with_a_key_and_is_healthy() {
     with_key.insert("ONCEWARD_API_KEY".into(), String::new());
     runs_with(with_key, "memory:").await;
     assert!(image.contains(r#"CMD ["/usr/local/bin/onceward", "healthcheck"]"#), "it was called above");
-    assert!(image.contains("\nUSER 65532\n") && image.contains("FROM rust:1.95"), "toolchain of the workspace");
+    assert!(image.contains("\nUSER 65532\n") && image.contains("FROM rust:1.95"), "the toolchain that runs the tests");
 }
 
 #[tokio::test]

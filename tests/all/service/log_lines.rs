@@ -108,7 +108,7 @@ async fn full_redis_logs_one_warning_and_no_outage() {
     for _ in 0..20 {
         assert_eq!(post(&service.url, "/token", &json!({})).await.status, 503);
     }
-    let warned = logged(&service, "the store answers, and a command failed").await;
+    let warned = logged(&service, "the store answers, but a command failed").await;
     assert!(warned.len() == 1 && warned[0]["error"].as_str().unwrap().contains("OOM"), "{warned:?}");
     assert_eq!(warnings(&service).len(), 1, "{:#?}", service.log());
     assert!(service.lines("answers again").is_empty());
@@ -126,7 +126,7 @@ async fn ask_well_and_badly(service: &OncewardServer) {
 }
 
 #[tokio::test]
-async fn only_errors_are_logged_without_a_terminal() {
+async fn errors_are_logged_with_code_and_policy_without_a_terminal() {
     for arguments in [&[][..], &["--request-log", "auto"], &["--request-log", "errors"]] {
         let service = start(arguments);
         ask_well_and_badly(&service).await;

@@ -32,7 +32,7 @@ fn assert_revoked(answer: &Answer) {
 }
 
 /// Asserts the rejection on every route, with and without a lookup.
-async fn assert_is_told(guard: Guard) {
+async fn assert_is_rejected(guard: Guard) {
     let shop = Shop::with(guard.clone());
     let url = shop.url();
     let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
@@ -56,13 +56,13 @@ async fn assert_is_told(guard: Guard) {
 
 #[tokio::test]
 async fn revoked_token_is_rejected_on_every_store_and_route() {
-    assert_is_told(Guard::new(Memory::new())).await;
+    assert_is_rejected(Guard::new(Memory::new())).await;
     let redis = RedisServer::start();
-    assert_is_told(Guard::new(Redis::open(&redis.url()).unwrap().timeout(LATE))).await;
+    assert_is_rejected(Guard::new(Redis::open(&redis.url()).unwrap().timeout(LATE))).await;
     let folder = tempfile::tempdir().unwrap();
     let address = format!("sqlite:{}", folder.path().join("store.db").display());
     Sql::migrate(&address).await.unwrap();
-    assert_is_told(Guard::new(Sql::open_within(&address, LATE).await.unwrap())).await;
+    assert_is_rejected(Guard::new(Sql::open_within(&address, LATE).await.unwrap())).await;
 }
 
 /// Revokes with the command line and redeems at the service.
