@@ -1,8 +1,8 @@
 //! Keys: the client's own name for one submission, the same in every retry.
 
-mod quoted;
-
 use std::fmt;
+
+use sfv::{BareItem, Item, Parser};
 
 /// Maximum number of characters in a key.
 const LONGEST: usize = 255;
@@ -58,7 +58,7 @@ impl Key {
     /// merge two headers into `a, b`, and `a;b` might be a key with a parameter. A quoted key can contain them.
     pub fn from_header(value: &[u8]) -> Result<Self, BadKey> {
         let value = value.trim_ascii();
-        let text = if value.starts_with(b"\"") { quoted::unquote(value).ok_or(BadKey::Quoted)? } else { bare(value)? };
+        let text = if value.starts_with(b"\"") { unquote(value)? } else { bare(value)? };
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(BadKey::Invisible);
         }
@@ -78,6 +78,13 @@ impl Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
+    }
+}
+
+fn unquote(value: &[u8]) -> Result<String, BadKey> {
+    match Parser::new(value).parse::<Item>().map(|item| item.bare_item) {
+        Ok(BareItem::String(text)) => Ok(text.into()),
+        _ => Err(BadKey::Quoted),
     }
 }
 
@@ -106,7 +113,7 @@ pub enum BadKey {
     #[error("a key in a header has visible ASCII characters only, and no spaces")]
     Invisible,
     /// A bare value contains a character that is allowed only in quotes.
-    #[error("a key with a quote, comma or semicolon has to be quoted, as in \"a;b\", and a header has one key only")]
+    #[error("a key with a quote, comma or semicolon must be quoted, as in \"a;b\", and a header has one key only")]
     Bare,
     /// A quoted value is not well formed.
     #[error("a quoted key ends with a quote, and has a backslash only before a quote or another backslash")]
