@@ -26,8 +26,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Finds out whether the Redis at this address evicts records. Of several servers, returns the worst finding; a server that cannot be
 /// queried does not hide the finding of another one.
-pub(crate) async fn eviction(address: &str, is_allowed: bool) -> Result<Finding, ConnectError> {
-    let (worst, error) = worst(servers(address).await?, |info| rules::eviction(info, is_allowed)).await;
+pub(crate) async fn eviction(address: &str, redis: &NamedRedis, is_allowed: bool) -> Result<Finding, ConnectError> {
+    let (worst, error) = worst(servers(address).await?, redis, |info| rules::eviction(info, is_allowed)).await;
     match (worst, error) {
         (Some(found), Some(error)) if found.level < Level::Warning => Err(error),
         (Some(found), _) => Ok(found),
@@ -35,24 +35,26 @@ pub(crate) async fn eviction(address: &str, is_allowed: bool) -> Result<Finding,
     }
 }
 
-/// Returns why the Redis at this address replies but cannot be used; `None` if it does not reply, or if no reason was found.
+/// Returns why the Redis at this address replies, or accepts connections, but cannot be used; `None` if no reason was found.
 pub(crate) async fn rejection(address: &str, redis: &NamedRedis) -> Option<Finding> {
     let (found, error) = match servers(address).await {
-        Ok(servers) => worst(servers, |info| rules::role(info, is_cluster(address))).await,
+        Ok(servers) => worst(servers, redis, |info| rules::role(info, is_cluster(address))).await,
         Err(error) => (None, Some(error)),
     };
     let found = found.filter(|finding| finding.level == Level::Problem);
-    found.or_else(|| match error? {
-        ConnectError::Refused | ConnectError::Unreachable(_) | ConnectError::Silent => None,
+    match (found, error) {
+        (Some(found), _) => Some(found),
         // The store itself needs neither PING nor INFO.
-        ConnectError::Denied("PING" | "INFO") => None,
-        error => Some(error.finding(redis)),
-    })
+        (None, None | Some(ConnectError::Denied { command: "PING" | "INFO", .. })) => None,
+        (None, Some(ConnectError::Refused | ConnectError::Unreachable(_))) => None,
+        (None, Some(error)) => Some(error.explain(redis).await),
+    }
 }
 
-/// Returns the worst finding about these servers, and why one of them could not be queried.
+/// Returns the worst finding about these servers, which names its server, and why one of them could not be queried.
 async fn worst(
     servers: Vec<(String, Client)>,
+    redis: &NamedRedis,
     judge: impl Fn(&Info) -> Finding,
 ) -> (Option<Finding>, Option<ConnectError>) {
     let (are_several, mut worst, mut error) = (servers.len() > 1, None::<Finding>, None);
@@ -62,11 +64,11 @@ async fn worst(
             Err(error) => Err(error),
         };
         match asked.map(|info| judge(&info)) {
-            Ok(mut found) if worst.as_ref().is_none_or(|worst| worst.level < found.level) => {
-                if are_several {
-                    found.says = format!("{place}: {}", found.says);
-                }
-                worst = Some(found);
+            Ok(found) if worst.as_ref().is_none_or(|worst| worst.level < found.level) => {
+                worst = Some(match are_several {
+                    true => found.about(&format!("{} at {place}", redis.product)),
+                    false => found.about(&redis.name),
+                });
             }
             Ok(_) => {}
             Err(found) => error = error.or(Some(found)),
@@ -78,6 +80,11 @@ async fn worst(
 /// Returns whether the address names a cluster: by its scheme, or as a list without one.
 pub(crate) fn is_cluster(address: &str) -> bool {
     address.split_once("://").is_none_or(|(scheme, _)| scheme.trim_start().ends_with("+cluster"))
+}
+
+/// Returns whether the address names a single server: neither a cluster nor sentinels.
+pub(crate) fn is_one_server(address: &str) -> bool {
+    !is_cluster(address) && !address.split("://").next().is_some_and(|scheme| scheme.ends_with("+sentinel"))
 }
 
 /// Returns the servers at this address: one, or every master of a cluster.

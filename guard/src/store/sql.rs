@@ -24,7 +24,7 @@ use self::dialect::{Operation, SqlVerb};
 pub(crate) use self::dialect::{RecordRow, StatementOutcome};
 pub use self::error::SqlError;
 pub(crate) use self::error::{
-    StatementError, asks_for_a_repetition, has_failed_already, has_waited_in_vain, wants_a_repetition,
+    StatementError, has_failed_already, is_any_serialization_failure, is_serialization_failure, lock_timed_out,
 };
 pub use self::migrate::MigrationOutcome;
 use self::pool::{SqlBackend, SqlPool};
@@ -82,16 +82,18 @@ impl Sql {
     /// As for [`open`](Self::open).
     pub async fn open_within(address: &str, timeout: Duration) -> Result<Self, SqlError> {
         let timeout = timeout.min(Duration::from_secs(3600));
+        let command = address::command(address);
         let backend: Arc<dyn SqlBackend> = match SqlAddress::parse(address)? {
             SqlAddress::Postgres(options) => {
-                SqlPool::open(postgres::pool(timeout), postgres::options(options, timeout), timeout).await?
+                SqlPool::open(postgres::pool(timeout), postgres::options(options, timeout), timeout, command).await?
             }
             SqlAddress::Sqlite(options) => {
                 let is_there = sqlite_path::examine(options.get_filename())?;
                 let file = SqliteFile::at(options.get_filename());
-                let opened = SqlPool::open(sqlite::pool(), sqlite::options(options, timeout), timeout).await;
+                let missing = SqlError::NotMigrated { command: command.clone() };
+                let opened = SqlPool::open(sqlite::pool(), sqlite::options(options, timeout), timeout, command).await;
                 let backend = opened.map_err(|error| match error {
-                    SqlError::NoRights(_) if !is_there => SqlError::NotMigrated,
+                    SqlError::NoRights(_) if !is_there => missing,
                     error => error,
                 })?;
                 SqliteFileBackend::new(backend, file)
@@ -114,7 +116,8 @@ impl Sql {
     /// # Errors
     /// If the address cannot be parsed, the database cannot be reached, or the existing tables have another schema.
     pub async fn migrate(address: &str) -> Result<MigrationOutcome, SqlError> {
-        migrate::migrate(SqlAddress::parse(address)?).await
+        let migrated = migrate::migrate(SqlAddress::parse(address)?).await;
+        migrated.map_err(|error| error.with_command(|| address::command(address)))
     }
 
     /// Returns the script that [`migrate`](Self::migrate) runs, for other migration tools.

@@ -14,7 +14,7 @@ use crate::rejection::Rejection;
 use crate::reply::NoReply;
 use crate::reply::Reply;
 use crate::run_id::RunId;
-use crate::store::sql::{RecordRow, StatementOutcome, has_waited_in_vain, millis};
+use crate::store::sql::{RecordRow, StatementOutcome, lock_timed_out, millis};
 use crate::ticket::Ticket;
 
 /// Timeout for finding out whether a claim was committed.
@@ -110,7 +110,7 @@ impl TxClaim {
                     }
                     Ok(ClaimRow::Free | ClaimRow::Others(_)) => return Ok(false),
                     Ok(ClaimRow::InProgress) => {}
-                    Err(error) if error.asks_for_a_repetition() => {}
+                    Err(error) if error.should_repeat() => {}
                     Err(error) => return Err(error),
                 }
                 sleep(PAUSE).await;
@@ -124,7 +124,7 @@ impl TxClaim {
         let mut transaction = DB::begin(pool).await?;
         let found = self.find(&mut transaction).await;
         transaction.rollback().await?;
-        found
+        found.map_err(|error| error.at(pool))
     }
 
     /// Returns whether a record written at `written` may have expired, in case the clock of the database runs a little faster than ours.
@@ -159,7 +159,7 @@ impl TxClaim {
                 Ok(StatementOutcome { there: Some(there), .. }) => there,
                 // The other transaction was committed while this one waited: its row is visible now.
                 Ok(StatementOutcome { there: None, .. }) => continue,
-                Err(error) if has_waited_in_vain(&error) => return Ok(ClaimRow::InProgress),
+                Err(error) if lock_timed_out(&error) => return Ok(ClaimRow::InProgress),
                 Err(error) => return Err(error.into()),
             };
             return match Record::decode(&there) {

@@ -1,5 +1,8 @@
+use sqlx::Pool;
+
+use super::Dialect;
 use crate::store::StoreError;
-use crate::store::sql::{SqlError, StatementError, asks_for_a_repetition, has_failed_already};
+use crate::store::sql::{SqlError, StatementError, has_failed_already, is_serialization_failure};
 
 /// An error of a claim in a transaction.
 #[derive(Debug, thiserror::Error)]
@@ -37,15 +40,23 @@ pub enum ClaimError {
 }
 
 impl ClaimError {
+    /// Adds the command that creates the tables in the database of this connection pool, if they are missing.
+    pub(super) fn at<DB: Dialect>(self, pool: &Pool<DB>) -> Self {
+        match self {
+            Self::Tables(error) => Self::Tables(error.with_command(|| DB::migrate_command(&pool.connect_options()))),
+            other => other,
+        }
+    }
+
     /// Returns whether the transaction may succeed if it is repeated.
-    pub fn asks_for_a_repetition(&self) -> bool {
+    pub fn should_repeat(&self) -> bool {
         matches!(self, Self::RetryTransaction(_))
     }
 }
 
 impl From<sqlx::Error> for ClaimError {
     fn from(error: sqlx::Error) -> Self {
-        if asks_for_a_repetition(&error) {
+        if is_serialization_failure(&error) {
             return Self::RetryTransaction(error);
         }
         if has_failed_already(&error) {

@@ -23,7 +23,7 @@ use crate::record::DoneRecord;
 use crate::reply::{NoReply, Reply};
 use crate::run::{RunError, RunOutcome};
 use crate::store::StoreError;
-use crate::store::sql::{StatementError, asks_for_a_repetition, wants_a_repetition};
+use crate::store::sql::{StatementError, is_any_serialization_failure, is_serialization_failure};
 
 /// Maximum number of tries of a transaction that the database cannot serialize.
 const TRIES: u32 = 20;
@@ -68,7 +68,7 @@ struct LostCommit<T> {
 /// Nothing of this try was committed.
 impl<T, E> From<ClaimError> for TryResult<T, E> {
     fn from(error: ClaimError) -> Self {
-        let again = error.asks_for_a_repetition();
+        let again = error.should_repeat();
         let error = RunError::Store(error.into());
         if again { Self::Repeat(error) } else { Self::Ended(Err(error)) }
     }
@@ -228,8 +228,8 @@ impl<DB: Dialect> Trial<'_, DB> {
 
     /// Logs why nothing could be claimed, at most one line every ten seconds: the application may report only that its store failed.
     fn noted(&self, error: ClaimError) -> ClaimError {
-        let action = &*self.intent.action;
-        if error.asks_for_a_repetition() {
+        let (error, action) = (error.at(self.pool), &*self.intent.action);
+        if error.should_repeat() {
             return error;
         }
         if let Some(suppressed) = self.engine.transactions.admit() {
@@ -276,7 +276,7 @@ async fn committed<DB: Dialect, T, E>(
     let failure = match timeout(COMMIT, transaction.commit()).await {
         Ok(Ok(())) if written.is_some() => return TryResult::Ended(Ok(RunOutcome::Executed(value))),
         Ok(Ok(())) => return TryResult::Ended(Ok(RunOutcome::Unprotected(value))),
-        Ok(Err(error)) if asks_for_a_repetition(&error) => return ClaimError::from(error).into(),
+        Ok(Err(error)) if is_serialization_failure(&error) => return ClaimError::from(error).into(),
         Ok(Err(error)) => StatementError::from(error),
         Err(_) => StatementError::TimedOut(COMMIT),
     };
@@ -304,7 +304,7 @@ fn is_to_be_repeated(error: &(dyn Error + 'static)) -> bool {
         if cause.is::<StoreError>() || cause.is::<StatementError>() {
             return false;
         }
-        if wants_a_repetition(cause) || cause.downcast_ref().is_some_and(ClaimError::asks_for_a_repetition) {
+        if is_any_serialization_failure(cause) || cause.downcast_ref().is_some_and(ClaimError::should_repeat) {
             return true;
         }
         next = cause.source();

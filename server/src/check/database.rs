@@ -1,5 +1,6 @@
 //! Checks a PostgreSQL or SQLite database.
 
+use std::io;
 use std::time::Duration;
 
 use onceward::store::{Room, Sql, SqlError, Store as _, StoreError};
@@ -8,14 +9,14 @@ use onceward_api::duration::spaced;
 use sqlx::{Connection as _, PgConnection};
 
 use super::durability::Losses;
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 use super::{PATIENCE, sqlite_file};
 
 /// Time until the probe record expires, if it is not removed.
 const PROBED: Duration = Duration::from_secs(1);
 
 /// The next step if PostgreSQL cannot be reached.
-pub(crate) const START: &str = "Start PostgreSQL, or correct the address in --store.";
+const START: &str = "Start PostgreSQL, or correct the address in --store.";
 
 /// The loss when PostgreSQL does not wait for its disk.
 const CUT: &str = "A crash of the machine loses the last commits: tokens redeemed in them are accepted again, and their keys may run again.";
@@ -61,7 +62,7 @@ pub(crate) async fn judge(url: &str, prefix: &str) -> (Vec<Finding>, Losses) {
             ];
             let mut found = vec![role(&setup), disk];
             found.extend(rights(&setup));
-            found.push(tables(url, open(url, prefix).await));
+            found.push(tables(open(url, prefix).await));
             (found, losses)
         }
     }
@@ -73,37 +74,101 @@ async fn setup(url: &str) -> Result<PostgresSetup, Finding> {
         sqlx::query_as(SETUP).fetch_one(&mut connection).await
     };
     let asked: Result<Result<_, sqlx::Error>, _> = tokio::time::timeout(PATIENCE, ask).await;
-    let answered = asked.map_err(|_| unreachable(&format!("no reply within {}", spaced(PATIENCE))))?;
+    let server = NamedPostgres::of(url);
+    let answered = asked.map_err(|_| server.unreachable(&format!("no reply within {}", spaced(PATIENCE))))?;
     let (version, is_replica, waits_for_disk, waits_for_commit, user, denied) =
-        answered.map_err(|error| refused(&error))?;
+        answered.map_err(|error| server.refused(&error))?;
     Ok(PostgresSetup { version, is_replica, waits_for_disk, waits_for_commit, user, denied })
 }
 
-fn unreachable(why: &str) -> Finding {
-    Finding::problem("connection", format!("PostgreSQL cannot be reached: {why}."), START)
+/// A PostgreSQL as messages name it: without its credentials.
+struct NamedPostgres {
+    /// As in "PostgreSQL at 127.0.0.1:5432".
+    name: String,
+    /// As in "database shop".
+    database: String,
 }
 
-/// Explains a rejected login by its SQLSTATE.
-fn refused(error: &sqlx::Error) -> Finding {
-    let code = error.as_database_error().and_then(|error| error.code());
-    let (says, fix) = match code.as_deref() {
-        Some("28P01") => (
-            "PostgreSQL rejects the user name or the password.",
-            "Correct --store, or the file that --store-file names: postgres://user:password@host/database. Write @ in a password as %40.",
-        ),
-        Some("28000") => (
-            "PostgreSQL does not allow this user to log in from this host.",
-            "Create the user (CREATE ROLE … LOGIN), or allow it in pg_hba.conf for this host and database.",
-        ),
-        Some("3D000") => {
-            ("The database does not exist.", "Create it (createdb), or correct the name after the host in --store.")
+impl NamedPostgres {
+    fn of(url: &str) -> Self {
+        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+        let place = rest.split(['?', '#']).next().and_then(|place| place.rsplit('@').next()).unwrap_or_default();
+        let (host, database) = place.split_once('/').unwrap_or((place, ""));
+        let or = |text: &str, with: &str, without: &str| match text {
+            "" => without.to_owned(),
+            text => format!("{with} {text}"),
+        };
+        Self { name: or(host, "PostgreSQL at", "PostgreSQL"), database: or(database, "database", "this database") }
+    }
+
+    fn refuses(&self) -> Finding {
+        Finding::problem("connection", format!("{} refuses connections.", self.name), START)
+    }
+
+    fn unreachable(&self, why: &str) -> Finding {
+        Finding::problem("connection", format!("{} cannot be reached: {why}.", self.name), START)
+    }
+
+    /// Explains why a connection could not be opened.
+    fn refused(&self, error: &sqlx::Error) -> Finding {
+        let code = error.as_database_error().and_then(|error| error.code());
+        match (error, code.as_deref()) {
+            (_, Some("42501")) => Finding::problem(
+                "connection",
+                format!("{} does not allow this user to connect to {}.", self.name, self.database),
+                "GRANT CONNECT ON DATABASE … TO …, as its owner.",
+            ),
+            (sqlx::Error::Io(error), _) if error.kind() == io::ErrorKind::ConnectionRefused => self.refuses(),
+            (error, code) => code.and_then(|code| self.login(code)).unwrap_or_else(|| self.unreachable(&plain(error))),
         }
-        Some("42501") => {
-            ("This user may not connect to this database.", "GRANT CONNECT ON DATABASE … TO …, as its owner.")
-        }
-        _ => return unreachable(&plain(error)),
-    };
-    Finding::problem("connection", says, fix)
+    }
+
+    /// Explains a rejected login by its SQLSTATE.
+    fn login(&self, code: &str) -> Option<Finding> {
+        let Self { name, database } = self;
+        let (says, fix) = match code {
+            "28P01" => (
+                format!("{name} rejects the user name or the password."),
+                "Correct --store, or the file that --store-file names: postgres://user:password@host/database. Write @ in a password as %40.",
+            ),
+            "28000" => (
+                format!("{name} does not allow this user to log in from this host."),
+                "Create the user (CREATE ROLE … LOGIN), or allow it in pg_hba.conf for this host and database.",
+            ),
+            "3D000" => (
+                format!("{name} has no {}.", database.strip_prefix("this ").unwrap_or(database)),
+                "Create it (createdb), or correct the name after the host in --store.",
+            ),
+            _ => return None,
+        };
+        Some(Finding::problem("connection", says, fix))
+    }
+}
+
+/// Explains why a database cannot be used. `None` if only a [check](problem) can find out.
+pub(crate) fn explain(error: &SqlError, url: &str) -> Option<Finding> {
+    let file = url.strip_prefix("sqlite:").map(sqlite_file::named);
+    let server = NamedPostgres::of(url);
+    match (error, file) {
+        (SqlError::NotMigrated { .. } | SqlError::Outdated { .. }, _) => migration(error),
+        (SqlError::Refused, _) => Some(server.refuses()),
+        (SqlError::Unreachable(why), None) => Some(server.unreachable(why)),
+        (SqlError::Rejected { code, .. }, None) => server.login(code),
+        (SqlError::Unreachable(why), Some(file)) => Some(Finding::problem(
+            "file",
+            format!("{} cannot be opened: {why}.", file.display()),
+            "Check whether another process holds the file, or name another one in --store.",
+        )),
+        (error, Some(file)) => sqlite_file::problem(error, &file),
+        (_, None) => None,
+    }
+}
+
+/// Checks the database, and returns the first problem.
+pub(crate) async fn problem(url: &str, prefix: &str) -> Option<Finding> {
+    let (found, _) = judge(url, prefix).await;
+    let found = found.into_iter().find(|finding| finding.level == Level::Problem)?;
+    Some(found.about(&NamedPostgres::of(url).name))
 }
 
 /// Returns the text of an error without the driver's introduction.
@@ -125,13 +190,13 @@ fn rights(setup: &PostgresSetup) -> Option<Finding> {
 }
 
 fn role(setup: &PostgresSetup) -> Finding {
-    let says = format!("PostgreSQL {} replies.", setup.version);
+    let version = &setup.version;
     match setup.is_replica {
         true => {
             let fix = "Name the primary in --store.";
-            Finding::problem("role", format!("{says} It is a replica, and accepts no writes."), fix)
+            Finding::problem("role", format!("It is a replica (PostgreSQL {version}), and accepts no writes."), fix)
         }
-        false => Finding::fine("role", says),
+        false => Finding::fine("role", format!("PostgreSQL {version} replies.")),
     }
 }
 
@@ -151,7 +216,7 @@ async fn judge_file(url: &str, path: &str, prefix: &str) -> (Vec<Finding>, Losse
     let (opened, file) = (open(url, prefix).await, sqlite_file::named(path));
     let problem = match &opened {
         Ok(()) => None,
-        Err(OpenError::Tables(SqlError::NotMigrated)) => sqlite_file::unwritable(&file),
+        Err(OpenError::Tables(SqlError::NotMigrated { .. })) => sqlite_file::unwritable(&file),
         Err(OpenError::Tables(error)) => sqlite_file::problem(error, &file),
         // The write failed, maybe because another process held the lock for too long.
         Err(OpenError::Probe(error)) => sqlite_file::refused(error, &file),
@@ -161,7 +226,7 @@ async fn judge_file(url: &str, path: &str, prefix: &str) -> (Vec<Finding>, Losse
     }
     let state = Finding::fine("disk", "It writes each commit to disk before it replies (synchronous full).");
     let losses = vec![("If the machine crashes", NOTHING), ("If a backup is restored", BACKUP_SQLITE)];
-    (vec![state, tables(url, opened)], losses)
+    (vec![state, tables(opened)], losses)
 }
 
 /// The reason why a database cannot be used.
@@ -177,10 +242,10 @@ async fn open(url: &str, prefix: &str) -> Result<(), OpenError> {
 }
 
 /// Reports whether the tables exist and can be written.
-fn tables(url: &str, opened: Result<(), OpenError>) -> Finding {
+fn tables(opened: Result<(), OpenError>) -> Finding {
     let error = match opened {
         Ok(()) => return Finding::fine("tables", "The tables exist, and this user may write to them."),
-        Err(OpenError::Tables(error)) => match migration(&error, url) {
+        Err(OpenError::Tables(error)) => match migration(&error) {
             Some(finding) => return finding,
             None => error.to_string(),
         },
@@ -191,38 +256,18 @@ fn tables(url: &str, opened: Result<(), OpenError>) -> Finding {
 }
 
 /// Returns the finding about tables that `onceward migrate` creates or updates, with the complete command.
-pub(crate) fn migration(error: &SqlError, url: &str) -> Option<Finding> {
-    let says = match error {
-        SqlError::NotMigrated => "The tables of Onceward are missing from this database.".to_owned(),
-        SqlError::Outdated { found, needed } => {
-            format!("The tables of Onceward have version {found}, and this version needs {needed}.")
+fn migration(error: &SqlError) -> Option<Finding> {
+    let (says, command) = match error {
+        SqlError::NotMigrated { command } => {
+            ("The tables of Onceward are missing from this database.".to_owned(), command)
+        }
+        SqlError::Outdated { found, needed, command } => {
+            let says = format!("The tables of Onceward have version {found}, and this version needs {needed}.");
+            (says, command)
         }
         _ => return None,
     };
-    Some(Finding::problem("tables", says, migrate_command(url)))
-}
-
-/// Returns the command that creates the tables, quoted for a shell. A password is replaced by `PASSWORD`.
-fn migrate_command(url: &str) -> String {
-    let (place, query) = url.split_once('?').map_or((url, None), |(place, query)| (place, Some(query)));
-    let place = match place.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
-        Some((scheme, (credentials, host))) => match credentials.split_once(':') {
-            Some((user, _)) => format!("{scheme}://{user}:PASSWORD@{host}"),
-            None => format!("{scheme}://{credentials}@{host}"),
-        },
-        None => place.to_owned(),
-    };
-    let hidden = |parameter: &str| match parameter.starts_with("password=") {
-        true => "password=PASSWORD".to_owned(),
-        false => parameter.to_owned(),
-    };
-    let query = query.map(|query| format!("?{}", query.split('&').map(hidden).collect::<Vec<_>>().join("&")));
-    let address = place + &query.unwrap_or_default();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":/@._-%+=,".contains(&byte);
-    match address.bytes().all(is_plain) {
-        true => format!("onceward migrate --store {address}"),
-        false => format!("onceward migrate --store '{}'", address.replace('\'', "'\\''")),
-    }
+    Some(Finding::problem("tables", says, format!("Run: {command}")))
 }
 
 async fn probe(store: &Sql) -> Result<(), StoreError> {
@@ -230,23 +275,4 @@ async fn probe(store: &Sql) -> Result<(), StoreError> {
     store.insert(&ticket, b"probe", PROBED, Room::Free).await?;
     store.swap(&ticket, b"probe", b"probed", PROBED, Room::Free, None).await?;
     store.remove(&ticket, b"probed", None).await.map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn migrate_command_names_the_address_without_its_password() {
-        for (url, shown) in [
-            ("postgres://shop@127.0.0.1/shop", "postgres://shop@127.0.0.1/shop"),
-            ("postgres://shop:canary@h:5432/shop", "postgres://shop:PASSWORD@h:5432/shop"),
-            ("postgres://h/shop?user=shop&password=canary", "'postgres://h/shop?user=shop&password=PASSWORD'"),
-            ("postgres://u:p@h/x?options[search_path]=shop", "'postgres://u:PASSWORD@h/x?options[search_path]=shop'"),
-            ("sqlite:/var/lib/onceward.db", "sqlite:/var/lib/onceward.db"),
-            ("sqlite:my file's.db", "'sqlite:my file'\\''s.db'"),
-        ] {
-            assert_eq!(migrate_command(url), format!("onceward migrate --store {shown}"));
-        }
-    }
 }

@@ -119,6 +119,6 @@ pub(crate) fn of(facts: &Facts) -> Losses {
 /// The possible losses of the memory store.
 pub(crate) const OF_MEMORY: [(&str, &str); 1] = [(
     "If the service restarts",
-    "Every record is lost: a key that ran may run again. Tokens from before are rejected as stale, and clients fetch new ones; \
-     none is accepted twice.",
+    "Every record is lost: a key that ran may run again. Tokens from before are rejected as invalid, or as stale if `secret` is set, \
+     and clients fetch new ones; none is accepted twice.",
 )];

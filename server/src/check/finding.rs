@@ -53,6 +53,15 @@ impl Finding {
         Self { level: Level::Problem, ..Self::warning(topic, says, fix) }
     }
 
+    /// Names the subject of a sentence that begins with "It" or "This".
+    pub(crate) fn about(mut self, name: &str) -> Self {
+        let rest = ["It ", "This "].iter().find_map(|pronoun| self.says.strip_prefix(pronoun));
+        if let Some(rest) = rest {
+            self.says = format!("{name} {rest}");
+        }
+        self
+    }
+
     pub(crate) fn json(&self) -> Value {
         json!({"level": self.level.as_str(), "topic": self.topic, "says": self.says, "fix": self.fix})
     }

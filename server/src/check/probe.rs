@@ -8,7 +8,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, Redis
 use tokio::time::{Duration, Instant};
 
 use super::PATIENCE;
-use super::connect_error::ConnectError;
+use super::connect_error::{ConnectError, denied_user};
 use super::redis_info::Info;
 
 /// Maximum number of keys that are tried to find one in a slot of this node: enough for a cluster of a hundred nodes.
@@ -64,13 +64,16 @@ impl Probe {
         facts.took = begun.elapsed();
         facts.info = match self.info().await {
             Ok(info) => Some(info),
-            Err(ConnectError::Denied(_)) => None,
+            Err(ConnectError::Denied { user, .. }) => {
+                facts.user = user;
+                None
+            }
             Err(error) => return Err(error),
         };
         facts.ahead = facts.info.as_ref().and_then(Info::time).map(|theirs| ahead(theirs, Clock::system().wall()));
         facts.fsync = self.setting("appendfsync").await;
         facts.snapshots = self.setting("save").await;
-        facts.user = self.ask("ACL", &["WHOAMI"]).await.ok();
+        facts.user = self.ask("ACL", &["WHOAMI"]).await.ok().or(facts.user);
         self.try_commands(prefix, &mut facts).await;
         Ok(facts)
     }
@@ -94,6 +97,7 @@ impl Probe {
         let of_cluster = of_cluster.into_iter().filter(|_| facts.is_of_cluster).collect::<Vec<_>>();
         for (command, arguments) in always.into_iter().chain(scripts).chain(of_cluster) {
             let Err(error) = self.ask::<redis::Value>(command, arguments).await else { continue };
+            facts.user = facts.user.take().or_else(|| error.detail().and_then(denied_user));
             match error.kind() {
                 ErrorKind::Server(ServerErrorKind::NoScript) => {}
                 ErrorKind::Server(ServerErrorKind::NoPerm) if error.to_string().contains("command") => {

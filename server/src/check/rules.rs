@@ -36,7 +36,7 @@ pub(crate) fn judge(facts: &Facts, prefix: &str, allow_eviction: bool) -> Vec<Fi
                 "This user may not send INFO, so version, role, eviction, persistence and replication id of this Redis are unknown. {}",
                 durability::WITHOUT_EPOCHS
             ),
-            "Allow it: ACL SETUSER <user> +info; then check again.",
+            format!("Allow it: ACL SETUSER {} +info; then check again.", facts.user.as_deref().unwrap_or("<user>")),
         )),
     }
     found.push(permissions(facts, prefix));

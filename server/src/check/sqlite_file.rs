@@ -40,8 +40,7 @@ pub(super) fn problem(error: &SqlError, file: &Path) -> Option<Finding> {
             )
         }
         SqlError::NotAFile { .. } => {
-            "Name a file for Onceward alone in --store, as in sqlite:/var/lib/onceward.db; `onceward migrate` creates it."
-                .to_owned()
+            "Name a file for Onceward alone in --store, as in sqlite:/var/lib/onceward.db.".to_owned()
         }
         SqlError::NoRights(why) => return Some(denied(why, file)),
         _ => return None,

@@ -9,7 +9,7 @@ use super::table::table;
 use crate::check::connect_error::NamedRedis;
 use crate::check::durability::Losses;
 use crate::check::finding::{Finding, Level};
-use crate::check::probe::Probe;
+use crate::check::probe::{Facts, Probe};
 use crate::check::{database, durability, is_cluster, rules, servers};
 use crate::config::sources::Sources;
 use crate::config::{Config, StoreAddress};
@@ -52,13 +52,13 @@ async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
     let named = NamedRedis::of(address, &config.store.to_string());
     let servers = match servers(address).await {
         Ok(servers) => servers,
-        Err(error) => return (vec![error.finding(&named)], Vec::new()),
+        Err(error) => return (vec![error.explain(&named).await], Vec::new()),
     };
     let (are_several, is_of_cluster) = (servers.len() > 1, is_cluster(address));
     let (mut findings, mut losses) = (Vec::new(), Losses::new());
     for (place, client) in servers {
         let facts = match Probe::begin(&client).await {
-            Ok(mut probe) => probe.facts(&config.prefix, is_of_cluster).await,
+            Ok(mut probe) => probe.facts(&config.prefix, is_of_cluster).await.map(|facts| with_user(facts, &named)),
             Err(error) => Err(error),
         };
         let mut found = match &facts {
@@ -67,7 +67,7 @@ async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
                 found.extend(rules::slowness(facts, config.store_timeout));
                 found
             }
-            Err(error) => vec![error.finding(&named)],
+            Err(error) => vec![error.explain(&named).await],
         };
         if are_several {
             found.iter_mut().for_each(|finding| finding.says = format!("{place}: {}", finding.says));
@@ -77,6 +77,11 @@ async fn redis(address: &str, config: &Config) -> (Vec<Finding>, Losses) {
         losses.extend(lost.into_iter().filter(|loss| !losses.contains(loss)).collect::<Losses>());
     }
     (findings, losses)
+}
+
+/// Adds the user in the address, if Redis has not named it.
+fn with_user(facts: Facts, named: &NamedRedis) -> Facts {
+    Facts { user: facts.user.or_else(|| named.user.clone()), ..facts }
 }
 
 /// Returns the name, value and source of a setting.
@@ -99,5 +104,10 @@ fn page(settings: &[[Value; 3]], config: &Config, findings: &[Finding], losses: 
         page += "\nWhat can be lost\n";
         losses.iter().for_each(|(when, what)| page += &format!("  {when}: {what}\n"));
     }
-    page + if is_fit { "\nFit for use.\n" } else { "\nNot fit for use: see the problems above.\n" }
+    let has_problem = findings.iter().any(|finding| finding.level == Level::Problem);
+    page + match (is_fit, has_problem) {
+        (true, _) => "\nFit for use.\n",
+        (false, true) => "\nNot fit for use: see the problems above.\n",
+        (false, false) => "\nNot fit for use: see the warnings above (--strict).\n",
+    }
 }

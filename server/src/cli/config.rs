@@ -71,7 +71,7 @@ fn kind(value: &str) -> Value {
         "BOOL" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no"]}),
         "BOOL or auto" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no", "auto"]}),
         "LIST" => json!({"type": ["array", "string"], "items": {"type": "string"}}),
-        "FORM" => json!({"enum": ["auto", "human", "json"]}),
+        "FORMAT" => json!({"enum": ["auto", "human", "json"]}),
         "REQUESTS" => json!({"enum": ["all", "errors", "off", "auto"]}),
         "LEVEL" => json!({"enum": ["error", "warn", "info", "debug", "trace"]}),
         _ => json!({"type": "string"}),

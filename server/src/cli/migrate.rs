@@ -6,6 +6,8 @@ use serde_json::json;
 
 use super::argument::is_set;
 use super::output::{Failure, Output};
+use crate::check::database::explain;
+use crate::check::finding::Finding;
 use crate::config::{Config, StoreAddress};
 
 pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
@@ -20,7 +22,10 @@ pub(super) async fn migrate(matches: &ArgMatches, config: &Config) -> Result<Out
         return Ok(Output::fine(script, json!({ "sql": script })));
     }
     let store = config.store.to_string();
-    let migrated = Sql::migrate(url).await.map_err(|error| Failure::problem(format!("{store}: {error}")))?;
+    let migrated = Sql::migrate(url).await.map_err(|error| match explain(&error, url) {
+        Some(Finding { says, fix, .. }) => Failure::problem(format!("{says} {}", fix.unwrap_or_default())),
+        None => Failure::problem(format!("{store}: {error}")),
+    })?;
     let (text, done) = match migrated {
         MigrationOutcome::Made => (format!("{store}: created the tables of Onceward (onceward_…).\n"), true),
         MigrationOutcome::Updated => (format!("{store}: updated the tables and kept their records.\n"), true),

@@ -56,7 +56,14 @@ fn eviction_without_persistence_is_reported_with_its_risk() {
             text.contains("What can be lost\n  If Redis or its machine crashes: A restart loses every record"),
             "{text}"
         );
-        assert_eq!(run(&["check", "--strict", "--store", &redis.url(), "--allow-eviction"]).status.code(), Some(1));
+        let (code, text) = self::said(&run(&["check", "--strict", "--store", &redis.url(), "--allow-eviction"]));
+        assert!(code == 1 && text.ends_with("Not fit for use: see the warnings above (--strict).\n"), "{text}");
+        let (code, text) = self::said(&run(&["check", "--strict", "--store", &redis.url()]));
+        assert!(code == 1 && text.ends_with("Not fit for use: see the problems above.\n"), "{text}");
+        // A service that starts on it names it.
+        let (code, text) = self::said(&run(&["--listen", "127.0.0.1:0", "--store", &redis.url()]));
+        let names = format!("store: Redis at 127.0.0.1:{} evicts any record, ", redis.port());
+        assert!(code == 1 && text.contains(&names), "{text}");
     }
 }
 
@@ -126,7 +133,10 @@ async fn service_reports_why_a_reachable_redis_is_unusable() {
     let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     let (code, text) = start(&replica.url());
     let there = format!("--store redis://127.0.0.1:{}", master.port());
-    assert!(code == 1 && text.contains("This is a replica of") && text.contains(&there), "{text}");
+    let names = format!("store: Redis at 127.0.0.1:{} is a replica", replica.port());
+    let [waits, ends] = text.lines().collect::<Vec<_>>()[..] else { panic!("two lines: {text}") };
+    assert!(waits.contains(&names) && waits.contains("accepts no writes; retrying for 300 ms"), "{text}");
+    assert!(code == 1 && ends.contains(&format!("{names} of")) && ends.contains(&there), "{text}");
     let (code, text) = start(&format!("redis://127.0.0.1:{}", free_port()));
     assert!(
         code == 1 && text.contains("refuses connections (retried for 300 ms, see --wait-for). Start Redis"),
@@ -194,12 +204,99 @@ fn unreachable_redis_is_logged_once_while_the_service_retries() {
     assert!(code == 1 && !text.contains("canary"), "{text}");
 }
 
+/// The silent server accepts connections, and the other one does not speak TLS.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_redis_ends_the_service_soon_after_the_wait() {
+    let redis = RedisServer::start();
+    let secured = redis.url().replace("redis://", "rediss://");
+    for (store, wait, fix) in
+        [(&redis.url(), "1s", "SLOWLOG GET"), (&secured, "3s", "write redis:// instead of rediss://")]
+    {
+        redis.freeze();
+        if store == &secured {
+            redis.thaw();
+        }
+        let begun = Instant::now();
+        let (code, text) = said(&run(&["--listen", "127.0.0.1:0", "--wait-for", wait, "--store", store]));
+        let took = begun.elapsed();
+        redis.thaw();
+        let [waits, ends] = text.lines().collect::<Vec<_>>()[..] else { panic!("two lines: {text}") };
+        let name = format!("Redis at 127.0.0.1:{}", redis.port());
+        let retried = format!("{name} accepts connections but does not reply in time (retried for {} s,", &wait[..1]);
+        assert!(code == 1 && ends.contains(&retried) && ends.contains(fix), "{text}");
+        assert!(waits.contains(&name) && waits.contains("; retrying for "), "{text}");
+        assert!(took < Duration::from_secs(wait[..1].parse::<u64>().unwrap() + 2), "{took:?}");
+    }
+}
+
+/// A full backlog drops further connection attempts, as a firewall does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreachable_host_is_not_said_to_accept_connections() {
+    let listener = tokio::net::TcpSocket::new_v4().unwrap();
+    listener.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = listener.listen(1).unwrap();
+    let place = listener.local_addr().unwrap();
+    let connect = || tokio::time::timeout(Duration::from_millis(200), tokio::net::TcpStream::connect(place));
+    let mut filled = Vec::new();
+    while let Ok(Ok(connection)) = connect().await {
+        filled.push(connection);
+    }
+    let store = format!("redis://{place}");
+    let (code, found) = check(&store);
+    assert_eq!(code, 1);
+    expect(&found, "reach", "problem", &["cannot be reached: no connection within", "the firewall"]);
+    let (code, text) = said(&run(&["token", "issue", "--wait-for", "300ms", "--store", &store]));
+    assert!(code == 1 && text.contains(&format!("Redis at {place} cannot be reached: no connection within")), "{text}");
+}
+
 #[test]
 fn database_that_is_not_a_number_is_quoted() {
     for arguments in [&["check"][..], &["token", "issue"], &["--listen", "127.0.0.1:0"]] {
         let (code, text) = said(&run(&[arguments, &["--store", "redis://127.0.0.1:6379/abc"]].concat()));
         assert!(code == 2 && text.contains("`abc` is not a database number") && !text.contains("memory:"), "{text}");
     }
+}
+
+#[test]
+fn part_of_a_password_is_not_quoted() {
+    for store in ["redis://:can/ary?x@127.0.0.1:6379", "rediss://u:can/ary#x@h", "postgres://u:5432/can?ary@h/db"] {
+        for arguments in [&["check"][..], &["token", "issue"], &["--listen", "127.0.0.1:0"]] {
+            let (code, text) = said(&run(&[arguments, &["--store", store]].concat()));
+            assert!(code == 2 && text.contains("%2F") && text.contains("%3F") && text.contains("%23"), "{text}");
+            let text = text.replace("sqlite:/var/lib/onceward.db", "");
+            assert!(!text.contains("can") && !text.contains("ary"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn port_that_is_not_a_number_is_named() {
+    let (code, text) = said(&run(&["check", "--store", "redis://h:abc/1"]));
+    assert!(code == 2 && text.contains("it has a port that is not a number from 1 to 65535"), "{text}");
+}
+
+#[test]
+fn missing_database_and_socket_file_are_named() {
+    let redis = RedisServer::start();
+    let (code, found) = check(&format!("{}/99", redis.url()));
+    assert_eq!(code, 1);
+    expect(&found, "reach", "problem", &[&format!("Redis at 127.0.0.1:{} has no database 99.", redis.port())]);
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("redis.sock");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let store = format!("unix://{}?pass=canary", socket.display());
+    let says = format!("Redis at {} refuses connections", socket.display());
+    let (code, found) = check(&store);
+    assert!(code == 1 && !found.to_string().contains("canary"), "{found:#}");
+    expect(&found, "reach", "problem", &[&says, "unix:///run/redis.sock"]);
+    let (code, text) = said(&run(&["token", "issue", "--wait-for", "200ms", "--store", &store]));
+    assert!(code == 1 && text.contains(&says) && !text.contains("canary"), "{text}");
+}
+
+#[test]
+fn restart_of_the_memory_store_is_described_with_and_without_secret() {
+    let (code, text) = said(&run(&["check"]));
+    assert!(code == 0 && text.contains("rejected as invalid, or as stale if `secret` is set"), "{text}");
 }
 
 #[test]
@@ -239,16 +336,16 @@ fn missing_permissions_are_named() {
     expect(&said, "persistence", "warning", &["may not read"]);
     let (code, said) = as_user(&format!("{every} -del -eval"));
     assert_eq!(code, 1);
-    expect(&said, "permissions", "problem", &["DEL, EVAL", "ACL SETUSER", "~onceward:*"]);
+    expect(&said, "permissions", "problem", &["User shop may not send DEL, EVAL", "ACL SETUSER shop ~onceward:*"]);
     let (code, said) = as_user(&every.replace("onceward", "other"));
     assert_eq!(code, 1);
     expect(&said, "permissions", "problem", &["keys that begin with onceward:", "--prefix"]);
     let (code, said) = as_user(&format!("{every} -info"));
     assert_eq!(code, 0);
-    expect(&said, "info", "warning", &["may not send INFO", "+info"]);
+    expect(&said, "info", "warning", &["may not send INFO", "ACL SETUSER shop +info"]);
     let (code, said) = as_user(&format!("{every} -ping"));
     assert_eq!(code, 1);
-    expect(&said, "reach", "problem", &["PING", "+ping"]);
+    expect(&said, "reach", "problem", &["does not allow user shop to send PING", "ACL SETUSER shop +ping"]);
 }
 
 /// Returns the ACL line that `check` prints for missing permissions.
@@ -292,7 +389,7 @@ async fn printed_acl_lines_create_a_working_user() {
     let store = cluster.address().replace("redis+cluster://", "redis+cluster://shop:pass@");
     let (code, said) = check(&store);
     assert_eq!(code, 1);
-    expect(&said, "reach", "problem", &["CLUSTER SLOTS", "+cluster|slots"]);
+    expect(&said, "reach", "problem", &["user shop to send CLUSTER SLOTS", "ACL SETUSER shop +cluster|slots"]);
     assert!(obey(&store, &servers) >= 2, "one to find the nodes, then one for each node");
     assert_eq!(issue(&store).0, 0);
     servers.iter().for_each(|server| server.ask("ACL SETUSER shop -asking"));
@@ -317,6 +414,9 @@ async fn sentinel_and_cluster_faults_have_their_own_messages() {
     let alone = RedisServer::start_with(&["--cluster-enabled", "yes"]);
     let unfinished = alone.url().replace("redis://", "redis+cluster://");
     wrong(&unfinished, &["no slot assignments", "--cluster create"]);
+
+    let nowhere = format!("redis+sentinel://127.0.0.1:{}/m", free_port());
+    wrong(&nowhere, &["Redis (Sentinel at 127.0.0.1:", "refuses connections"]);
 
     let sentinels = Sentinels::start().await;
     let (hosts, _) = sentinels.address().rsplit_once('/').map(|(hosts, name)| (hosts.to_owned(), name.len())).unwrap();
@@ -347,12 +447,12 @@ async fn evicting_cluster_node_is_named_with_its_address() {
     };
     let evicting = &cluster.nodes[masters[evicting]];
     evicting.server.ask::<()>("CONFIG SET maxmemory-policy allkeys-lru");
-    let place = format!("127.0.0.1:{}: It evicts any record", evicting.proxy.port());
+    let place = format!("127.0.0.1:{}", evicting.proxy.port());
     let (code, said) = check(&cluster.address());
     let findings = said["findings"].as_array().unwrap();
     let problems: Vec<_> = findings.iter().filter(|finding| finding["level"] == "problem").collect();
     assert_eq!((code, problems.len()), (1, 1), "{said:#}");
-    assert!(problems[0]["says"].as_str().unwrap().starts_with(&place), "{said:#}");
+    assert!(problems[0]["says"].as_str().unwrap().starts_with(&format!("{place}: It evicts any record")), "{said:#}");
     assert!(findings.iter().any(|finding| finding["says"].as_str().unwrap().contains("which were not checked")));
 
     cluster.nodes[masters[silent]].server.freeze();
@@ -362,7 +462,8 @@ async fn evicting_cluster_node_is_named_with_its_address() {
     let listen = taken.local_addr().unwrap().to_string();
     let (code, text) = self::said(&run(&["--listen", &listen, "--secret", secret, "--store", &cluster.address()]));
     cluster.nodes[masters[silent]].server.thaw();
-    assert!(code == 1 && text.contains(&place) && text.contains("--allow-eviction"), "{text}");
+    let names = format!("Redis at {place} evicts any record");
+    assert!(code == 1 && text.contains(&names) && text.contains("--allow-eviction"), "{text}");
 }
 
 /// With high latency: connecting takes longer than the store timeout.

@@ -172,7 +172,7 @@ async fn file_of_schema_version_1_is_rejected_with_the_migrate_command() {
     let claimed = claim_in(&mut pool.begin().await.unwrap(), &KeyRules::retryable(), &intent).await;
     let Err(ClaimError::Tables(claimed)) = claimed else { panic!("the file has no clock: {claimed:?}") };
     for error in [Sql::open(&file.url()).await.unwrap_err(), claimed] {
-        assert!(matches!(error, SqlError::Outdated { found: 1, needed: 2 }), "{error}");
+        assert!(matches!(error, SqlError::Outdated { found: 1, needed: 2, .. }), "{error}");
         assert!(error.to_string().contains("onceward migrate --store"), "{error}");
     }
     for arguments in [&["check", "--store"][..], &["--listen", "127.0.0.1:0", "--store"]] {

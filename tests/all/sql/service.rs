@@ -7,6 +7,7 @@ use onceward_tests::client::{Answer, token};
 use onceward_tests::command_output::{parsed, said};
 use onceward_tests::database::TestDatabase;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
+use onceward_tests::redis_server::free_port;
 use onceward_tests::service::{OncewardServer, command, run};
 use onceward_tests::service_calls::post;
 use serde_json::{Value, json};
@@ -158,7 +159,7 @@ async fn check_reports_why_a_reachable_database_is_unusable() {
     for (login, database, parts) in [
         ("shop:wrong-canary", "postgres", ["rejects the user name or the password", "--store-file"]),
         ("nobody:wrong-canary", "postgres", ["rejects the user name or the password", "--store-file"]),
-        ("shop:right-canary", "nowhere", ["The database does not exist", "createdb"]),
+        ("shop:right-canary", "nowhere", ["has no database nowhere", "createdb"]),
         (
             "shop:right-canary",
             "postgres",
@@ -168,6 +169,22 @@ async fn check_reports_why_a_reachable_database_is_unusable() {
         let (code, text) = told(login, database);
         assert!(code == 1 && parts.iter().all(|part| text.contains(part)), "{login} {database}: {text}");
     }
+    // A service and a command that use it report the same, at once.
+    for (login, database, says) in [
+        ("shop:wrong-canary", "postgres", "rejects the user name or the password. Correct --store"),
+        ("shop:right-canary", "nowhere", "has no database nowhere. Create it (createdb)"),
+        ("shop:right-canary", "postgres", "User shop lacks permissions: SELECT onceward_schema"),
+    ] {
+        let place = format!("127.0.0.1:{}", server.port());
+        let store = format!("postgres://{login}@{place}/{database}");
+        for arguments in [&["--listen", "127.0.0.1:0"][..], &["token", "issue"]] {
+            let (code, text) = said(&run(&[arguments, &["--wait-for", "1h", "--store", &store]].concat()));
+            assert_eq!((code, text.lines().count(), text.matches(says).count()), (1, 1, 1), "{text}");
+            assert!(!text.contains("canary") && (text.contains("User shop") || text.contains(&place)), "{text}");
+        }
+        let (code, text) = said(&run(&["migrate", "--store", &store]));
+        assert!(code == 1 && (text.contains(says) || text.contains("permission denied for table")), "{text}");
+    }
     // A user that may delete but not write is not enough.
     server.execute("GRANT SELECT ON onceward_schema TO shop; GRANT SELECT, DELETE ON onceward_records TO shop").await;
     let (code, text) = told("shop:right-canary", "postgres");
@@ -176,11 +193,32 @@ async fn check_reports_why_a_reachable_database_is_unusable() {
         "{text}"
     );
     assert!(!text.contains("this user may write to them"), "{text}");
+    let store = format!("postgres://shop:right-canary@127.0.0.1:{}/postgres", server.port());
+    server.execute("REVOKE DELETE ON onceward_records FROM shop").await;
+    let (code, started) = said(&run(&["--listen", "127.0.0.1:0", "--wait-for", "1h", "--store", &store]));
+    let says = "User shop lacks permissions: INSERT onceward_records, UPDATE onceward_records, DELETE onceward_records";
+    assert!(code == 1 && started.lines().last().is_some_and(|line| line.contains(says)), "{started}");
     let line = text.lines().find_map(|line| line.split("-> ").nth(1).filter(|fix| fix.starts_with("GRANT"))).unwrap();
     server.execute(line).await;
     let (code, text) = told("shop:right-canary", "postgres");
     assert!(code == 0 && text.contains("this user may write to them"), "the printed grants are enough: {text}");
     assert_eq!(server.number("SELECT count(*) FROM onceward_records").await, 0, "the test record is removed again");
+}
+
+#[test]
+fn refusing_postgres_is_logged_once_while_the_service_retries() {
+    let place = format!("127.0.0.1:{}", free_port());
+    let store = format!("postgres://shop:canary@{place}/shop");
+    let says = format!("PostgreSQL at {place} refuses connections");
+    let (code, text) = said(&run(&["--listen", "127.0.0.1:0", "--wait-for", "1s", "--store", &store]));
+    let [waits, ends] = text.lines().collect::<Vec<_>>()[..] else { panic!("two lines: {text}") };
+    assert!(waits.contains(&format!("{says}; retrying for 1 s")), "{text}");
+    assert!(ends.contains(&format!("{says} (retried for 1 s, see --wait-for). Start PostgreSQL")), "{text}");
+    assert!(code == 1 && !text.contains("canary") && !text.contains("os error"), "{text}");
+    for arguments in [["check", "--store", &store], ["migrate", "--store", &store]] {
+        let (code, text) = said(&run(&arguments));
+        assert!(code == 1 && text.contains(&says) && !text.contains("os error"), "{text}");
+    }
 }
 
 /// Root ignores file permissions, so a folder in place of the WAL file causes the error.

@@ -317,5 +317,5 @@ async fn sqlite_transaction_with_a_stale_read_is_retryable() {
     let key = Key::new("k").unwrap();
     let intent = Intent::new("pay", Subject::named("alice")).key(&key);
     let error = claim_in(&mut late, &KeyRules::retryable(), &intent).await.unwrap_err();
-    assert!(error.asks_for_a_repetition(), "{error}");
+    assert!(error.should_repeat(), "{error}");
 }

@@ -47,27 +47,28 @@ pub(super) fn parse(text: &str) -> Result<RedisAddress, BadAddress> {
     let scheme = &scheme.replacen("valkey", "redis", 1)[..];
     match scheme {
         "redis" | "rediss" | "unix" | "redis+unix" => {
-            check_database(scheme, rest)?;
+            check_one(scheme, rest)?;
             let address = format!("{scheme}://{rest}");
             address.into_connection_info().map(|info| RedisAddress::One(Box::new(info))).map_err(unparsed)
         }
         "redis+cluster" | "rediss+cluster" => {
             let AddressParts { credentials, hosts: list, path } = parts(rest)?;
+            let nodes = hosts(list, ',', Some(REDIS))?;
             if !path.is_empty() {
                 return Err(bad(format!("a cluster has no database number; remove `/{path}`")));
             }
             let node = |(host, port)| secured(scheme, host, port).set_redis_settings(credentials.clone());
-            Ok(RedisAddress::Cluster(hosts(list, ',', Some(REDIS))?.into_iter().map(node).collect()))
+            Ok(RedisAddress::Cluster(nodes.into_iter().map(node).collect()))
         }
         "redis+sentinel" | "rediss+sentinel" => {
             let AddressParts { credentials, hosts: list, path } = parts(rest)?;
+            let sentinels = hosts(list, ',', Some(SENTINEL))?;
             let (name, database) = path.split_once('/').unwrap_or((path, "0"));
             if name.is_empty() {
                 return Err(bad("the name of the master is missing (example: redis+sentinel://host/name)"));
             }
             let database = database_number(database)?;
             let node = secured(scheme, String::new(), 0).set_redis_settings(credentials.set_db(database));
-            let sentinels = hosts(list, ',', Some(SENTINEL))?;
             let sentinels = sentinels.into_iter().map(|(host, port)| secured(scheme, host, port)).collect();
             Ok(RedisAddress::Sentinel { sentinels, name: decoded(name)?, node: Box::new(node) })
         }
@@ -88,6 +89,8 @@ fn unparsed(error: RedisError) -> BadAddress {
     let reason = text.split(" - ").next().unwrap_or_default();
     bad(match reason {
         "Missing hostname" => "it has no host",
+        "Missing path" => "it has no socket file (example: unix:///run/redis.sock)",
+        "Redis URL did not parse" => "it is not a valid URL",
         reason => reason,
     })
 }
@@ -97,22 +100,45 @@ fn database_number(text: &str) -> Result<i64, BadAddress> {
     number.ok_or_else(|| bad(format!("`{text}` is not a database number")))
 }
 
-/// Checks the database number of one server, since the driver's error does not quote it. Quotes nothing that may be part of a password.
-fn check_database(scheme: &str, rest: &str) -> Result<(), BadAddress> {
-    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let named = match scheme {
-        "redis" | "rediss" => place.split_once('/').map(|(_, path)| path.split('#').next().unwrap_or_default()),
-        _ => query.split('&').find_map(|parameter| parameter.strip_prefix("db=")),
+/// Checks the port and the database number of one server, since the driver's errors name neither. Quotes nothing that may be part of a
+/// password.
+fn check_one(scheme: &str, rest: &str) -> Result<(), BadAddress> {
+    let database = match scheme {
+        "redis" | "rediss" => {
+            let (place, behind) = authority(rest)?;
+            let host = place.rsplit('@').next().unwrap_or(place);
+            if !host.starts_with('[') && host.matches(':').count() > 1 {
+                return Err(bad(format!("it {IPV6}")));
+            }
+            let port = host.rsplit(']').next().and_then(|host| host.rsplit_once(':')).map_or("", |(_, port)| port);
+            if !port.is_empty() {
+                port_number(port).map_err(|why| bad(format!("it has {why}")))?;
+            }
+            behind.strip_prefix('/').map(|path| path.split(['?', '#']).next().unwrap_or_default())
+        }
+        // The value of `db` is not quoted after a password, which may contain an unencoded `&`.
+        _ => {
+            let query = rest.split_once('?').map_or("", |(_, query)| query);
+            let is_secret = query.contains("pass=");
+            query.split('&').find_map(|parameter| parameter.strip_prefix("db=")).filter(|_| !is_secret)
+        }
     };
-    match named.map(|named| named.trim_matches('/')) {
+    match database.map(|database| database.trim_matches('/')) {
         None | Some("") => Ok(()),
-        Some(path) if path.contains('@') => Err(bad(SLASH)),
         Some(number) => database_number(number).map(drop),
     }
 }
 
-/// The hint for a password that contains a slash.
-const SLASH: &str = "a `/` in a user name or a password is written as %2F";
+/// The hint for a password that contains a delimiter of addresses.
+const ENCODE: &str = "in a user name or a password, `/` is written as %2F, `?` as %3F and `#` as %23";
+const IPV6: &str = "looks like IPv6: write it in brackets, as in [::1]:6379";
+
+/// Splits an address after its scheme at the end of the hosts. An `@` after that end means that a password contains the delimiter
+/// unencoded: then any part of the address may belong to the password.
+fn authority(rest: &str) -> Result<(&str, &str), BadAddress> {
+    let (place, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if behind.contains('@') { Err(bad(ENCODE)) } else { Ok((place, behind)) }
+}
 
 /// The parts of an address after the scheme.
 struct AddressParts<'a> {
@@ -123,13 +149,11 @@ struct AddressParts<'a> {
 
 /// Splits an address after its scheme. No error quotes text that may be part of a password.
 fn parts(rest: &str) -> Result<AddressParts<'_>, BadAddress> {
-    let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if path.contains('@') {
-        return Err(bad(SLASH));
-    }
+    let (place, path) = authority(rest)?;
     if rest.contains(['?', '#']) {
         return Err(bad("nothing may follow `?` or `#`, which are written as %3F and %23 in a password"));
     }
+    let path = path.strip_prefix('/').unwrap_or_default();
     let (credentials, hosts) = place.rsplit_once('@').map_or(("", place), |(credentials, hosts)| (credentials, hosts));
     let mut settings = RedisConnectionInfo::default();
     if !credentials.is_empty() {
@@ -173,7 +197,7 @@ pub(super) fn at(like: &ConnectionAddr, host: String, port: u16) -> ConnectionAd
     }
 }
 
-/// Parses a list of hosts and ports; an error names the invalid one.
+/// Parses a list of hosts and ports; an error names the invalid one, but not a text in place of its port, which may be a password.
 fn hosts(list: &str, between: char, port: Option<u16>) -> Result<Vec<(String, u16)>, BadAddress> {
     let mut hosts = Vec::new();
     // A trailing separator is allowed.
@@ -186,7 +210,13 @@ fn hosts(list: &str, between: char, port: Option<u16>) -> Result<Vec<(String, u1
     }
     for (number, element) in list.split(between).enumerate() {
         let element = element.trim();
-        let wrong = |why: &str| bad(format!("host {} of the list, `{element}`, {why}", number + 1));
+        let is_address = element.bytes().all(|byte| byte.is_ascii_hexdigit() || b":[]".contains(&byte));
+        let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let shown = match element.split_once(':') {
+            Some((host, port)) if !is_port(port) && !is_address => host,
+            _ => element,
+        };
+        let wrong = |why: &str| bad(format!("host {} of the list, `{shown}`, {why}", number + 1));
         hosts.push(host_and_port(element, port).map_err(|why| wrong(&why))?);
     }
     Ok(hosts)
@@ -205,16 +235,12 @@ pub(super) fn host_and_port(element: &str, default: Option<u16>) -> Result<(Stri
             (host, port)
         }
         None if element.matches(':').count() > 1 => {
-            return Err("looks like IPv6: write it in brackets, as in [::1]:6379".to_owned());
+            return Err(IPV6.to_owned());
         }
         None => element.split_once(':').map_or((element, None), |(host, port)| (host, Some(port))),
     };
     let port = match (port, default) {
-        (Some(port), _) => port
-            .parse()
-            .ok()
-            .filter(|port| *port > 0)
-            .ok_or(format!("has the port `{port}`, which is not 1 to 65535"))?,
+        (Some(port), _) => port_number(port).map_err(|why| format!("has {why}"))?,
         (None, Some(default)) => default,
         (None, None) => return Err("has no port (example: host:6379)".to_owned()),
     };
@@ -229,6 +255,15 @@ pub(super) fn host_and_port(element: &str, default: Option<u16>) -> Result<(Stri
         return Err("has a character that is not allowed in a host".to_owned());
     }
     Ok((host.to_owned(), port))
+}
+
+/// Parses a port. The error quotes a number of a port's length only: anything else may be a password that is followed by no host.
+fn port_number(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|port| *port > 0);
+    number.ok_or_else(|| match text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => format!("the port `{text}`, which is not 1 to 65535"),
+        false => "a port that is not a number from 1 to 65535".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -293,7 +328,7 @@ mod tests {
             ("h1:1;h2:70000", "has the port `70000`"),
             ("h1:1;h2:", "has the port ``"),
             ("h1:1;:2", "host 2 of the list, `:2`, has no host"),
-            ("h1:1;::1:2", "write it in brackets"),
+            ("h1:1;::1:2", "host 2 of the list, `::1:2`, looks like IPv6: write it in brackets"),
             ("h1:1;[::1:2", "no `]`"),
             ("h1:1;[nine]:2", "not an IPv6 address"),
             ("h1:1;[::1]2", "other than a port"),
@@ -309,15 +344,50 @@ mod tests {
             ("rediss://u:p@h1/-1", "`-1` is not a database number"),
             ("redis://h1/1x/?protocol=resp3", "`1x` is not a database number"),
             ("unix:///run/redis.sock?db=x", "`x` is not a database number"),
-            ("redis://:can/ary@h1", "%2F"),
+            ("redis://h1:abc/1", "it has a port that is not a number from 1 to 65535"),
+            ("redis://h1:70000", "it has the port `70000`, which is not 1 to 65535"),
+            ("rediss://u:p@[::1]:x", "a port that is not a number"),
+            ("redis://::1:6379", "write it in brackets"),
+            ("redis://h 1", "it is not a valid URL"),
+            ("unix://", "no socket file"),
             ("redis://", "no host"),
             ("http://h1", "none of redis"),
-            ("h1:1;u:canary@h2:2", "takes no password"),
-            ("redis+cluster://u:can/ary@h1", "%2F"),
-            ("redis+cluster://u:can?ary@h1", "%3F"),
         ] {
             let why = read(text).expect_err(text);
-            assert!(why.contains(wanted) && !why.contains("can"), "{text}: {why}");
+            assert!(why.contains(wanted), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn address_error_quotes_no_part_of_a_password() {
+        for (text, wanted) in [
+            ("redis://:can/ary@h1", "%2F"),
+            ("redis://:can/ary?x@h1", "%3F"),
+            ("redis://:can/ary#x@h1", "%23"),
+            ("redis://u:6379/ary?x@h1", "%3F"),
+            ("redis://:can?ary/1@h1", "%3F"),
+            ("rediss://u:can/ary?a=@h", "%2F"),
+            ("rediss://u:6379#ary/can@h", "%23"),
+            // Without a host, the password is in place of the port.
+            ("redis://u:canary", "a port that is not a number"),
+            ("redis://u:can/ary", "a port that is not a number"),
+            ("redis://:canary", "a port that is not a number"),
+            ("redis://u:p:canary", "write it in brackets"),
+            ("unix:///run/redis.sock?pass=can&db=ary", "database number"),
+            ("h1:1;u:canary@h2:2", "takes no password"),
+            ("h1:1;u:canary", "host 2 of the list, `u`, has a port that is not a number"),
+            ("redis+cluster://u:can/ary@h1", "%2F"),
+            ("redis+cluster://u:can?ary@h1", "%3F"),
+            ("redis+cluster://u:6379#ary@h1", "%23"),
+            ("redis+cluster://u:can/ary", "a port that is not a number"),
+            ("redis+cluster://u:p:can/ary", "write it in brackets"),
+            ("redis+sentinel://u:can/ary@h1/m", "%2F"),
+            ("redis+sentinel://u:can/ary?x@h1/m", "%3F"),
+            ("redis+sentinel://u:can/m/ary", "a port that is not a number"),
+        ] {
+            let why = read(text).expect_err(text);
+            assert!(why.contains(wanted), "{text}: {why}");
+            assert!(!why.contains("can") && !why.contains("ary"), "{text}: {why}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use sqlx::{Database, Pool, Transaction};
+use sqlx::{Connection, Database, Pool, Transaction};
 
 /// A supported database: `sqlx::Postgres` or `sqlx::Sqlite`. The trait is sealed; other crates cannot implement it.
 #[expect(private_bounds, reason = "it is sealed by this")]
@@ -12,6 +12,9 @@ pub trait Dialect: Database + Statements {}
 pub(crate) trait Statements: Database {
     /// The version of the tables that the statements require.
     const VERSION: i32;
+
+    /// Returns the command that creates the tables in the database of these options, without their password.
+    fn migrate_command(options: &<Self::Connection as Connection>::Options) -> String;
 
     /// Executes a verb of the store.
     fn ask(

@@ -10,6 +10,7 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use sqlx::sqlite::SqliteError;
 
+use super::address::command;
 use crate::store::StoreError;
 
 /// The reason why a database cannot be used as a store.
@@ -19,32 +20,40 @@ pub enum SqlError {
     /// The address does not name a supported database.
     #[error("invalid database address (examples: postgres://user@host/database or sqlite:/var/lib/onceward.db): {0}")]
     Address(String),
+    /// The database refuses connections: it is not running, or has another address.
+    #[error("the database refuses connections; start it, or correct the address")]
+    Refused,
     /// The database could not be reached.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
     /// The database rejects the login or a required statement. A retry does not help.
     #[error("PostgreSQL returned an error: {says}; {fix}")]
     Rejected {
+        /// The SQLSTATE, such as `28P01` for a wrong password.
+        code: String,
         /// The database's error message.
         says: String,
         /// The suggested fix.
         fix: &'static str,
     },
     /// The tables are missing.
-    #[error(
-        "the tables of Onceward are missing from this database; create them with `onceward migrate --store <address>` or `Sql::migrate`"
-    )]
-    NotMigrated,
+    #[error("the tables of Onceward are missing from this database; create them with `{command}` or `Sql::migrate`")]
+    NotMigrated {
+        /// The command that creates them, quoted for a shell. A password in the address is replaced by `PASSWORD`.
+        command: String,
+    },
     /// The tables were created by an earlier version of Onceward.
     #[error(
         "the tables of Onceward in this database have version {found}, and this version of Onceward needs version {needed}; update them \
-         with `onceward migrate --store <address>` or `Sql::migrate`, which keep all records"
+         with `{command}` or `Sql::migrate`, which keep all records"
     )]
     Outdated {
         /// The version of the tables.
         found: i32,
         /// The required version.
         needed: i32,
+        /// The command that updates them, quoted for a shell. A password in the address is replaced by `PASSWORD`.
+        command: String,
     },
     /// The SQLite file cannot be opened or written.
     #[error("the SQLite file cannot be opened by this user ({0}); the file and its folder must exist and be writable")]
@@ -78,8 +87,20 @@ impl SqlError {
     pub(super) fn from(error: sqlx::Error) -> Self {
         match (shape(&error), fix(&error)) {
             (Some(found), _) => found,
-            (None, Some(fix)) => Self::Rejected { says: reason(&error), fix },
-            (None, None) => Self::Unreachable(reason(&error)),
+            (None, Some((code, fix))) => Self::Rejected { code, says: reason(&error), fix },
+            (None, None) => match &error {
+                sqlx::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => Self::Refused,
+                error => Self::Unreachable(reason(error)),
+            },
+        }
+    }
+
+    /// Adds the complete command to an error about missing or outdated tables.
+    pub(crate) fn with_command(self, complete: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::NotMigrated { .. } => Self::NotMigrated { command: complete() },
+            Self::Outdated { found, needed, .. } => Self::Outdated { found, needed, command: complete() },
+            other => other,
         }
     }
 }
@@ -156,6 +177,14 @@ impl StatementError {
         Self::NoConnection { reason: reason.to_string(), cause: None }
     }
 
+    /// Adds the complete command to an error about missing or outdated tables.
+    pub(super) fn with_command(self, command: &str) -> Self {
+        match self {
+            Self::Tables(error) => Self::Tables(error.with_command(|| command.to_owned())),
+            other => other,
+        }
+    }
+
     /// Returns whether the statement certainly changed nothing. A database that returns an error has done nothing; one that reports
     /// that it terminates may have executed the statement before.
     pub(crate) fn is_certain(&self) -> bool {
@@ -163,7 +192,7 @@ impl StatementError {
             Self::NoConnection { .. } | Self::Contended | Self::Tables(_) => true,
             Self::OtherFile { is_certain } => *is_certain,
             Self::TimedOut(_) => false,
-            Self::Sql(sqlx::Error::Database(error)) => is_a_plain_no(&**error),
+            Self::Sql(sqlx::Error::Database(error)) => is_definitely_not_executed(&**error),
             Self::Sql(error) => matches!(
                 error,
                 sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Encode(_) | sqlx::Error::BeginFailed
@@ -189,10 +218,11 @@ impl From<StatementError> for StoreError {
 
 /// Returns whether the connection can still be used after this error.
 pub(super) fn leaves_the_connection(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(error) if is_a_plain_no(&**error))
+    matches!(error, sqlx::Error::Database(error) if is_definitely_not_executed(&**error))
 }
 
-fn is_a_plain_no(error: &dyn DatabaseError) -> bool {
+/// Returns whether the database reports an error that it returns only for a statement that changed nothing.
+fn is_definitely_not_executed(error: &dyn DatabaseError) -> bool {
     if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
         // `statement_completion_unknown` says so itself; a server that terminates the connection may have completed the statement.
         return error.severity() == PgSeverity::Error && error.code() != "40003";
@@ -202,19 +232,19 @@ fn is_a_plain_no(error: &dyn DatabaseError) -> bool {
 }
 
 /// Returns whether the database asks to retry the whole transaction: because of a serialization failure, a deadlock, or a busy file.
-pub(crate) fn asks_for_a_repetition(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some_and(is_out_of_order)
+pub(crate) fn is_serialization_failure(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(is_conflict)
 }
 
-/// Like [`asks_for_a_repetition`], for any error type, including the driver's own database errors.
-pub(crate) fn wants_a_repetition(error: &(dyn Error + 'static)) -> bool {
-    error.downcast_ref().is_some_and(asks_for_a_repetition)
-        || error.downcast_ref::<Box<dyn DatabaseError>>().is_some_and(|error| is_out_of_order(&**error))
-        || error.downcast_ref::<PgDatabaseError>().is_some_and(|error| is_out_of_order(error))
-        || error.downcast_ref::<SqliteError>().is_some_and(|error| is_out_of_order(error))
+/// Like [`is_serialization_failure`], for any error type, including the driver's own database errors.
+pub(crate) fn is_any_serialization_failure(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref().is_some_and(is_serialization_failure)
+        || error.downcast_ref::<Box<dyn DatabaseError>>().is_some_and(|error| is_conflict(&**error))
+        || error.downcast_ref::<PgDatabaseError>().is_some_and(|error| is_conflict(error))
+        || error.downcast_ref::<SqliteError>().is_some_and(|error| is_conflict(error))
 }
 
-fn is_out_of_order(error: &dyn DatabaseError) -> bool {
+fn is_conflict(error: &dyn DatabaseError) -> bool {
     match error.try_downcast_ref::<SqliteError>() {
         Some(_) => matches!(primary(error), Some(5 | 6)),
         // By SQLSTATE, so that a library between the driver and this crate can ask for a retry too.
@@ -229,23 +259,25 @@ pub(crate) fn has_failed_already(error: &sqlx::Error) -> bool {
 }
 
 /// Returns whether waiting for a lock exceeded `lock_timeout`.
-pub(crate) fn has_waited_in_vain(error: &sqlx::Error) -> bool {
+pub(crate) fn lock_timed_out(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else { return false };
     error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.code() == "55P03")
 }
 
 /// Returns the suggested fix if the database rejects the login or a required statement. A retry would not help.
-fn fix(error: &sqlx::Error) -> Option<&'static str> {
+/// Also returns the SQLSTATE.
+fn fix(error: &sqlx::Error) -> Option<(String, &'static str)> {
     let error = error.as_database_error()?.try_downcast_ref::<PgDatabaseError>()?;
-    match error.code() {
+    let fix = match error.code() {
         code if code.starts_with("28") => {
-            Some("correct the user and the password in the address, or allow the login in pg_hba.conf")
+            "correct the user and the password in the address, or allow the login in pg_hba.conf"
         }
-        "3D000" => Some("create the database with CREATE DATABASE, or name another one in the address"),
-        "42501" => Some("grant this user the missing permission, or run `onceward migrate` as the owner of the schema"),
-        "25006" => Some("name the primary in the address, and a user with write access"),
-        _ => None,
-    }
+        "3D000" => "create the database with CREATE DATABASE, or name another one in the address",
+        "42501" => "grant this user the missing permission, or run `onceward migrate` as the owner of the schema",
+        "25006" => "name the primary in the address, and a user with write access",
+        _ => return None,
+    };
+    Some((error.code().to_owned(), fix))
 }
 
 /// Returns SQLite's primary result code, without the extended part.
@@ -260,15 +292,19 @@ fn shape(error: &sqlx::Error) -> Option<SqlError> {
     let says = error.message();
     if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
         return match error.code() {
-            "42P01" if says.contains("onceward_") => Some(SqlError::NotMigrated),
+            "42P01" if says.contains("onceward_") => Some(SqlError::NotMigrated { command: command("postgres://…") }),
             // A wrong column, a wrong type, or a name that is not unique.
             "42703" | "42804" | "42883" | "42P10" | "23502" => Some(SqlError::OtherShape(says.to_owned())),
             _ => None,
         };
     }
     match primary(&**error)? {
-        1 if says.contains("no such table: onceward_clock") => Some(SqlError::Outdated { found: 1, needed: 2 }),
-        1 if says.contains("no such table: onceward_") => Some(SqlError::NotMigrated),
+        1 if says.contains("no such table: onceward_clock") => {
+            Some(SqlError::Outdated { found: 1, needed: 2, command: command("sqlite:…") })
+        }
+        1 if says.contains("no such table: onceward_") => {
+            Some(SqlError::NotMigrated { command: command("sqlite:…") })
+        }
         1 if says.contains("column") || says.contains("ON CONFLICT clause does not match") => {
             Some(SqlError::OtherShape(says.to_owned()))
         }
@@ -285,7 +321,7 @@ fn shape_of_row(error: &sqlx::Error) -> Option<SqlError> {
         ColumnDecode { .. } | ColumnIndexOutOfBounds { .. } | ColumnNotFound(_) => {
             Some(SqlError::OtherShape(error.to_string()))
         }
-        RowNotFound => Some(SqlError::NotMigrated),
+        RowNotFound => Some(SqlError::NotMigrated { command: command("…") }),
         _ => None,
     }
 }

@@ -118,7 +118,7 @@ where
 {
     let migrated = match DB::version(&mut connection).await.map_err(SqlError::from) {
         Ok((found, _)) if found >= DB::VERSION => MigrationOutcome::Current,
-        found @ (Ok(_) | Err(SqlError::NotMigrated)) => {
+        found @ (Ok(_) | Err(SqlError::NotMigrated { .. })) => {
             // Checked before anything is created: records in a table that is adopted here are deleted when they expire. A table that a
             // concurrent migration commits during the check may be seen without its columns, so the check is repeated.
             if check_shape::<DB>(&mut connection).await.is_err() {

@@ -38,6 +38,8 @@ pub(super) struct SqlPool<DB: Dialect> {
     /// The timeout of a verb.
     timeout: Duration,
     epoch: AtomicU64,
+    /// The command that creates the tables.
+    command: String,
 }
 
 impl<DB: Dialect> SqlPool<DB> {
@@ -46,11 +48,12 @@ impl<DB: Dialect> SqlPool<DB> {
         pool: PoolOptions<DB>,
         options: <DB::Connection as Connection>::Options,
         timeout: Duration,
+        command: String,
     ) -> Result<Arc<Self>, SqlError> {
         let (sender, receiver) = oneshot::channel();
         runtime::spawn(async move {
             // The caller may have been dropped.
-            let _ = sender.send(Self::opened(pool, options, timeout).await);
+            let _ = sender.send(Self::opened(pool, options, timeout, command).await);
         });
         receiver.await.unwrap_or_else(|_| Err(SqlError::Unreachable("the background thread has ended".to_owned())))
     }
@@ -59,6 +62,7 @@ impl<DB: Dialect> SqlPool<DB> {
         pool: PoolOptions<DB>,
         options: <DB::Connection as Connection>::Options,
         verb_timeout: Duration,
+        command: String,
     ) -> Result<Arc<Self>, SqlError> {
         let options = options.disable_statement_logging();
         // Not through the pool, which would hide the reason of a failure.
@@ -71,11 +75,11 @@ impl<DB: Dialect> SqlPool<DB> {
             check_shape::<DB>(&mut connection).await?;
             Ok(epoch)
         });
-        let epoch =
-            asked.await.map_err(|_| SqlError::Unreachable(format!("no reply within {}", spaced(CONNECT))))??;
+        let epoch = asked.await.map_err(|_| SqlError::Unreachable(format!("no reply within {}", spaced(CONNECT))))?;
+        let epoch = epoch.map_err(|error: SqlError| error.with_command(|| command.clone()))?;
         let _ = connection.close().await;
         let pool = pool.connect_lazy_with(options);
-        let database = Arc::new(Self { pool, timeout: verb_timeout, epoch: AtomicU64::new(epoch) });
+        let database = Arc::new(Self { pool, timeout: verb_timeout, epoch: AtomicU64::new(epoch), command });
         runtime::spawn(keep_sweeping(Arc::downgrade(&database)));
         runtime::spawn(watch_epoch(Arc::downgrade(&database)));
         Ok(database)
@@ -111,7 +115,7 @@ impl<DB: Dialect> SqlPool<DB> {
                 if !leaves_the_connection(&error) {
                     connection.close_on_drop();
                 }
-                Err(error.into())
+                Err(StatementError::from(error).with_command(&self.command))
             }
             Err(_) => {
                 connection.close_on_drop();
@@ -152,7 +156,9 @@ async fn epoch<DB: Dialect>(connection: &mut DB::Connection) -> Result<u64, SqlE
 pub(super) fn check_version<DB: Dialect>(found: i32) -> Result<(), SqlError> {
     match found.cmp(&DB::VERSION) {
         Ordering::Equal => Ok(()),
-        Ordering::Less => Err(SqlError::Outdated { found, needed: DB::VERSION }),
+        Ordering::Less => {
+            Err(SqlError::Outdated { found, needed: DB::VERSION, command: super::address::command("…") })
+        }
         Ordering::Greater => {
             Err(SqlError::OtherShape(format!("they have version {found}, and this version needs {}", DB::VERSION)))
         }

@@ -6,9 +6,11 @@
 
 use std::time::Duration;
 
+use percent_encoding::utf8_percent_encode;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Pool, Postgres, Transaction};
 
+use super::address::{ENCODED, command};
 use super::dialect::{Dialect, Operation, RecordRow, SqlVerb, StatementOutcome, Statements, SweepOutcome, SweepRange};
 use super::pool::CONNECT;
 use super::sweep::STATEMENT;
@@ -73,6 +75,24 @@ impl Dialect for Postgres {}
 
 impl Statements for Postgres {
     const VERSION: i32 = 1;
+
+    fn migrate_command(options: &PgConnectOptions) -> String {
+        let encoded = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
+        let host = match options.get_socket() {
+            Some(folder) => encoded(&folder.to_string_lossy()),
+            None if options.get_host().contains(':') => format!("[{}]", options.get_host().trim_matches(['[', ']'])),
+            None => options.get_host().to_owned(),
+        };
+        let port = match options.get_port() {
+            5432 => String::new(),
+            port => format!(":{port}"),
+        };
+        let database = options.get_database().map(|name| format!("/{}", encoded(name))).unwrap_or_default();
+        // Among them may be the schema.
+        let settings = options.get_options().map(|settings| format!("?options={}", encoded(settings)));
+        let user = encoded(options.get_username());
+        command(&format!("postgres://{user}@{host}{port}{database}{}", settings.unwrap_or_default()))
+    }
 
     async fn ask(connection: &mut PgConnection, operation: &Operation) -> Result<StatementOutcome, sqlx::Error> {
         let Operation { verb, name, held, value, millis } = operation;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Pool, Sqlite, Transaction};
 
+use super::address::command;
 use super::dialect::{Dialect, Operation, RecordRow, SqlVerb, StatementOutcome, Statements, SweepOutcome, SweepRange};
 use super::sqlite_clock::{ClockReading, SqliteClock};
 
@@ -66,6 +67,14 @@ impl Dialect for Sqlite {}
 
 impl Statements for Sqlite {
     const VERSION: i32 = 2;
+
+    fn migrate_command(options: &SqliteConnectOptions) -> String {
+        let file = options.get_filename().to_string_lossy();
+        match &*file {
+            memory if memory.starts_with("file:") || memory == ":memory:" => command("sqlite:…"),
+            file => command(&format!("sqlite:{}", file.replace('%', "%25").replace('?', "%3F"))),
+        }
+    }
 
     async fn ask(connection: &mut SqliteConnection, operation: &Operation) -> Result<StatementOutcome, sqlx::Error> {
         if matches!(operation.verb, SqlVerb::Look) {
