@@ -1,4 +1,4 @@
-//! A duplicate of a run without a stored response is told that the run was carried out, and why there is no response.
+//! A run without a stored response: its duplicate is rejected, and the detail says that the run was carried out and why there is no response.
 
 use std::collections::HashMap;
 use std::pin::Pin;
