@@ -91,7 +91,7 @@ mod library {
 }
 mod museum;
 
-/// The packages for crates.io and npm.
+/// The cargo and npm packages.
 mod packaging {
     mod cargo_packages;
     mod npm_package;

@@ -190,7 +190,7 @@ fn only_the_libraries_are_published() {
 #[test]
 fn published_crates_have_complete_metadata() {
     let members = members();
-    // The rules of crates.io for a keyword.
+    // The rules of the registry for a keyword.
     let keyword = Regex::new("^[a-z0-9][a-z0-9_+-]{0,19}$").unwrap();
     for Library { name, .. } in LIBRARIES {
         let package = &members[name];
