@@ -104,7 +104,7 @@ fn within(page: &Path, link: Link) -> Link {
 }
 
 /// Returns every page of the documentation.
-fn pages() -> Vec<PathBuf> {
+pub(super) fn pages() -> Vec<PathBuf> {
     let root = Path::new(ROOT);
     let single = [
         "README.md",

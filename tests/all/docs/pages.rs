@@ -2,10 +2,12 @@
 //! that follows; each Rust block as a doctest.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use onceward_tests::service::OncewardServer;
+
+use super::links::pages;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Commands that build or test the whole repository. Other tests check what they do.
@@ -18,28 +20,6 @@ const SHOWN: [&str; 7] = ["toml", "html", "text", "nginx", "caddy", "js", "jsx"]
 struct Block {
     language: String,
     text: String,
-}
-
-/// The pages: the README, and the Markdown files in the folders of the documentation.
-fn pages() -> Vec<PathBuf> {
-    let single = [
-        "README.md",
-        "CONTRIBUTING.md",
-        "guard/README.md",
-        "openapi/README.md",
-        "patterns/README.md",
-        "client-sdk/rust/README.md",
-    ];
-    let mut pages: Vec<_> = single.iter().map(|page| Path::new(ROOT).join(page)).collect();
-    for folder in ["docs", "guard/docs", "deploy"] {
-        for entry in fs::read_dir(Path::new(ROOT).join(folder)).expect("the folder exists") {
-            let path = entry.expect("the folder is readable").path();
-            if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path);
-            }
-        }
-    }
-    pages
 }
 
 fn blocks(page: &str) -> Vec<Block> {
