@@ -3,6 +3,7 @@
 
 mod cell;
 mod duplicate;
+mod entry;
 mod remote;
 mod renewal;
 mod settle;
@@ -16,13 +17,14 @@ use onceward_api::Code;
 use tokio::sync::Mutex;
 
 use self::cell::{CellInsert, CellWrite, MAX_CONFLICTS, RecordCell, conflict};
+pub(crate) use self::entry::Entered;
 use crate::audit;
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::metrics::{ClaimEvent, PolicyLabel};
 use crate::policy::{IntervalRules, KeyRules};
 use crate::record::{ClaimRecord, DoneRecord, Record};
-use crate::rejection::{Duplicate, Rejection};
+use crate::rejection::Duplicate;
 use crate::renewal::QueuePosition;
 use crate::reply::{NoReply, Reply};
 use crate::run_id::RunId;
@@ -54,6 +56,43 @@ pub(crate) struct Terms {
     /// Digest of the caller's attempt. A repeated request of the same attempt continues the run in flight; without an attempt, every
     /// request is a new run.
     pub(crate) attempt: Option<[u8; 16]>,
+}
+
+impl Terms {
+    /// Returns the record of a new run.
+    fn record(&self) -> ClaimRecord {
+        ClaimRecord {
+            run: RunId::new(),
+            attempt: self.attempt,
+            fingerprint: self.fingerprint,
+            asker: self.origin.asker(),
+            started_at: self.engine.clock.wall(),
+            lease: self.rules.lease.as_millis() as u64,
+            heartbeat: None,
+        }
+    }
+
+    /// Returns the claimed token, if the claim is on one.
+    fn token(&self) -> Option<&TokenFields> {
+        match &self.origin {
+            Origin::Token(token, _) => Some(token),
+            Origin::Key | Origin::Interval(_) => None,
+        }
+    }
+
+    /// Encodes the record with a heartbeat of now, as an at-most-once claim.
+    fn renewed(&self, record: &ClaimRecord) -> Vec<u8> {
+        record.with_heartbeat(self.engine.clock.wall(), self.deadline()).encode()
+    }
+
+    /// Returns the TTL of an at-most-once claim after a renewal: at least a lease, so that it lasts until the next renewal is due.
+    fn at_most_once_life(&self) -> Duration {
+        self.rules.retain.max(self.rules.lease)
+    }
+
+    fn deadline(&self) -> u64 {
+        self.engine.clock.wall().saturating_add(self.rules.retain.as_millis() as u64)
+    }
 }
 
 /// The object of a claim.
@@ -123,21 +162,14 @@ enum ClaimStage {
 const LAPSES: Duration = Duration::from_secs(15);
 
 impl Claim {
-    pub(crate) fn new(terms: Terms) -> Self {
-        let record = ClaimRecord {
-            run: RunId::new(),
-            attempt: terms.attempt,
-            fingerprint: terms.fingerprint,
-            asker: terms.origin.asker(),
-            started_at: terms.engine.clock.wall(),
-            lease: terms.rules.lease.as_millis() as u64,
-            heartbeat: None,
-        };
-        Self::of_record(terms, record)
+    /// Creates a claim that is not written yet.
+    fn of_record(terms: Terms, record: ClaimRecord) -> Self {
+        Self::written(terms, record, Vec::new())
     }
 
-    fn of_record(terms: Terms, record: ClaimRecord) -> Self {
-        let own = RecordCell::new(Arc::clone(&terms.engine.store), terms.ticket, &record);
+    /// Creates a claim that the store holds with these bytes, or that was sent to it.
+    fn written(terms: Terms, record: ClaimRecord, held: Vec<u8>) -> Self {
+        let own = RecordCell::written(terms.ticket, &record, held);
         let state = Mutex::new(ClaimProgress {
             own,
             stage: ClaimStage::Running,
@@ -166,29 +198,11 @@ impl Claim {
 
     /// Returns the claimed token, if the claim is on one.
     pub(crate) fn token(&self) -> Option<&TokenFields> {
-        match &self.terms.origin {
-            Origin::Token(token, _) => Some(token),
-            Origin::Key | Origin::Interval(_) => None,
-        }
+        self.terms.token()
     }
 
-    /// Decides a request that finds this record. Returns `None` if the record shows no use.
-    pub(crate) fn duplicate_for(&self, found: &[u8]) -> Result<Option<Duplicate>, StoreError> {
-        match Record::decode(found).map_err(StoreError::not_executed)? {
-            Record::Issued | Record::Attempted(_) => Ok(None),
-            found => self.duplicate_of(found).map(Some),
-        }
-    }
-
-    /// Decides a request whose token has expired or is stale: a late retry still receives the stored reply.
-    pub(crate) async fn reply_to_late(&self, rejection: Rejection) -> Result<Duplicate, StoreError> {
-        let found = self.terms.engine.store.look(&self.terms.ticket).await?;
-        let duplicate = found.map(|found| self.duplicate_for(&found)).transpose()?.flatten();
-        Ok(duplicate.unwrap_or(Duplicate::Reject(rejection)))
-    }
-
-    /// Writes the claim, with a TTL beyond its lease under *at most once*. Returns `None` if the handler may run, and otherwise the verdict
-    /// on the duplicate.
+    /// Writes the claim, with a TTL beyond its lease under *at most once*. `first` is the result of the insert, if it has been sent already.
+    /// Returns `None` if the handler may run, and otherwise the verdict on the duplicate.
     ///
     /// # Errors
     /// If the store failed. A claim that may have been written is revoked in the background, unless it has an attempt.
@@ -197,8 +211,9 @@ impl Claim {
     ///
     /// Cancel safe without an attempt: if the future is dropped, the background task revokes a claim that may have been written. With an
     /// attempt, the claim stays for a retry of the attempt.
-    pub(crate) async fn enter(
+    async fn enter(
         self: &Arc<Self>,
+        first: Option<CellInsert>,
         running: &mut Option<InFlight>,
     ) -> Result<Option<Duplicate>, StoreError> {
         // Declared before `state`, so that it is dropped after the lock is released.
@@ -206,18 +221,17 @@ impl Claim {
         let mut state = self.state.lock().await;
         let entered = match &self.terms.origin {
             Origin::Token(token, _) => self.redeem(token, &mut state).await,
-            Origin::Key | Origin::Interval(_) => self.insert(&mut state).await.map(EnterResult::from),
+            Origin::Key | Origin::Interval(_) => self.insert(&mut state, first).await.map(EnterResult::from),
         };
         entering.0 = None;
         match entered {
             Ok(EnterResult::Ours) => {
-                self.step_after(&mut state, self.renewal_interval());
-                self.log(ClaimEvent::Claimed);
+                self.begin(&mut state);
                 Ok(None)
             }
-            Ok(EnterResult::Theirs(found)) => self.duplicate_of(found).map(Some),
+            Ok(EnterResult::Theirs(found)) => self.terms.duplicate_of(found).map(Some),
             Ok(EnterResult::Absent(code)) => Ok(Some(Duplicate::Reject(code.into()))),
-            Ok(EnterResult::Late(code)) => self.reply_to_late(code.into()).await.map(Some),
+            Ok(EnterResult::Late(code)) => self.terms.reply_to_late(code.into()).await.map(Some),
             Err(error) => {
                 if self.terms.attempt.is_none() && (state.may_outlive || matches!(error, StoreError::Unknown(_))) {
                     state.running = running.take();
@@ -226,6 +240,12 @@ impl Claim {
                 Err(error)
             }
         }
+    }
+
+    /// Schedules the first renewal of a claim that is written.
+    fn begin(self: &Arc<Self>, state: &mut ClaimProgress) {
+        self.step_after(state, self.renewal_interval());
+        self.log(ClaimEvent::Claimed);
     }
 
     fn revoke(self: &Arc<Self>, state: &mut ClaimProgress) {
@@ -238,9 +258,17 @@ impl Claim {
 
     /// Inserts the claim for one lease, and then extends an at-most-once claim beyond it. If the reply to the insert is lost, the claim
     /// expires after one lease.
-    async fn insert(&self, state: &mut ClaimProgress) -> Result<Option<Record>, StoreError> {
+    async fn insert(
+        &self,
+        state: &mut ClaimProgress,
+        mut first: Option<CellInsert>,
+    ) -> Result<Option<Record>, StoreError> {
         for _ in 0..MAX_CONFLICTS {
-            let ours = match state.own.insert(&self.record, self.terms.rules.lease).await? {
+            let inserted = match first.take() {
+                Some(inserted) => inserted,
+                None => state.own.insert(self.store(), &self.record, self.terms.rules.lease).await?,
+            };
+            let ours = match inserted {
                 CellInsert::New if !self.terms.rules.at_most_once => return Ok(None),
                 CellInsert::New => self.record.clone(),
                 CellInsert::Other(found) => return Ok(Some(found)),
@@ -282,8 +310,8 @@ impl Claim {
             return self.resume_expired(token, state).await;
         }
         for _ in 0..MAX_CONFLICTS {
-            let (claim, life) = (self.renewed(&self.record), self.at_most_once_life());
-            let found = match state.own.take_over(token.epoch, &Record::ISSUED, claim, life).await? {
+            let (claim, life) = (self.terms.renewed(&self.record), self.terms.at_most_once_life());
+            let found = match state.own.take_over(self.store(), token.epoch, &Record::ISSUED, claim, life).await? {
                 None => return Ok(EnterResult::Late(Code::TokenStale)),
                 Some(CellWrite::Own) => return Ok(EnterResult::Ours),
                 Some(CellWrite::Other(found)) => found,
@@ -296,7 +324,7 @@ impl Claim {
                     CellWrite::Own => return Ok(EnterResult::Ours),
                     // The earlier request has released the token meanwhile.
                     CellWrite::Nothing | CellWrite::Other(Record::Issued) => {
-                        state.own = RecordCell::new(self.store(), self.terms.ticket, &self.record);
+                        state.own = RecordCell::new(self.terms.ticket, &self.record);
                     }
                     CellWrite::Other(found) => return Ok(EnterResult::Theirs(found)),
                 },
@@ -334,7 +362,7 @@ impl Claim {
     /// Takes over the claim `theirs` of the same attempt with a compare-and-swap.
     async fn resume(&self, theirs: &ClaimRecord, state: &mut ClaimProgress) -> Result<CellWrite, StoreError> {
         let ours = self.continuing(theirs);
-        state.own = RecordCell::written(self.store(), self.terms.ticket, theirs);
+        state.own = RecordCell::written(self.terms.ticket, theirs, theirs.encode());
         let written = self.write_again(&mut state.own, &ours).await?;
         if matches!(written, CellWrite::Own) {
             self.carry_on(ours);
@@ -345,25 +373,11 @@ impl Claim {
     fn done(&self, reply: Result<Reply, NoReply>) -> Vec<u8> {
         let reply = self.terms.rules.kept(reply);
         let ClaimRecord { run, fingerprint, asker, .. } = *self.record();
-        DoneRecord { run, fingerprint, asker, deadline: self.deadline(), reply }.encode()
+        DoneRecord { run, fingerprint, asker, deadline: self.terms.deadline(), reply }.encode()
     }
 
-    /// Encodes the record with a heartbeat of now, as an at-most-once claim.
-    fn renewed(&self, record: &ClaimRecord) -> Vec<u8> {
-        record.with_heartbeat(self.terms.engine.clock.wall(), self.deadline()).encode()
-    }
-
-    /// Returns the TTL of an at-most-once claim after a renewal: at least a lease, so that it lasts until the next renewal is due.
-    fn at_most_once_life(&self) -> Duration {
-        self.terms.rules.retain.max(self.terms.rules.lease)
-    }
-
-    fn deadline(&self) -> u64 {
-        self.terms.engine.clock.wall().saturating_add(self.terms.rules.retain.as_millis() as u64)
-    }
-
-    fn store(&self) -> Arc<WatchedStore> {
-        Arc::clone(&self.terms.engine.store)
+    fn store(&self) -> &WatchedStore {
+        &self.terms.engine.store
     }
 
     fn is_settling(&self) -> bool {

@@ -70,7 +70,7 @@ impl Engine {
     /// Returns the record of a ticket.
     pub(crate) async fn record(&self, ticket: &Ticket) -> Result<Option<Record>, StoreError> {
         let found = self.store.look(ticket).await?;
-        found.as_deref().map(Record::decode).transpose().map_err(StoreError::not_executed)
+        found.as_ref().map(Record::decode_shared).transpose().map_err(StoreError::not_executed)
     }
 
     pub(crate) async fn mint(&self) -> Result<Arc<Mint>, StoreError> {

@@ -1,12 +1,13 @@
 //! Entry points for fuzzers: each accepts any bytes and panics if an invariant does not hold. Not part of the public API.
 
+use crate::binding::Binding;
 use crate::fingerprint::{Content, Fields};
-use crate::intent::{Binding, Subject};
 use crate::key::Key;
 use crate::record::Record;
-use crate::token::TokenFields;
+use crate::subject::Subject;
 use crate::token::mint::Mint;
 use crate::token::secret::Secret;
+use crate::token::{Credential, TokenFields};
 
 /// Checks any bytes as a token: each token has one spelling only, and an unsigned token is rejected.
 ///
@@ -19,7 +20,7 @@ pub fn token(bytes: &[u8]) {
     }
     let Ok(secret) = Secret::new("a secret that the fuzzer does not know") else { return };
     let (mint, anonymous) = (Mint::new([secret]), Subject::anonymous());
-    assert!(mint.verify(text, "a", &anonymous).is_err(), "an unsigned token was accepted");
+    assert!(mint.verify(&Credential::of(text), "a", &anonymous).is_err(), "an unsigned token was accepted");
     // A signed token, altered at one position.
     let good = mint.sign(uuid::Uuid::nil(), u64::MAX, [0; 8], &Binding::none());
     let mut altered = good.as_str().as_bytes().to_vec();
@@ -27,7 +28,11 @@ pub fn token(bytes: &[u8]) {
         let place = usize::from(place) % altered.len();
         altered[place] = with;
         let altered = String::from_utf8_lossy(&altered);
-        assert_eq!(mint.verify(&altered, "a", &anonymous).is_ok(), altered == good.as_str(), "at {place}");
+        assert_eq!(
+            mint.verify(&Credential::of(&altered), "a", &anonymous).is_ok(),
+            altered == good.as_str(),
+            "at {place}"
+        );
     }
 }
 

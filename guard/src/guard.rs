@@ -30,10 +30,11 @@ pub use self::issue::IssueError;
 pub use self::revoke::Revocation;
 use self::settle::{Settlement, Target};
 use crate::attempt::Attempt;
+use crate::binding::Binding;
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::failure::IntoFailure;
-use crate::intent::{Binding, Intent};
+use crate::intent::Intent;
 use crate::mode::Mode;
 use crate::pass::signed::{self, SignedPass};
 use crate::policy::{KeyRules, Policy};
@@ -169,7 +170,7 @@ impl Guard {
     /// Sends no store command, so it consumes nothing and does not know whether the token was used. Use it for routing and for early
     /// responses, never to decide whether to run.
     pub fn recognises(&self, policy: &Policy, intent: &Intent<'_>) -> bool {
-        self.0.secrets.known().is_some_and(|mint| check::present(&self.0, &mint, policy, intent).is_ok())
+        self.0.secrets.known().as_deref().is_some_and(|mint| check::present(&self.0, mint, policy, intent).is_ok())
     }
 
     /// Runs some work once per intent.
@@ -551,10 +552,10 @@ mod tests {
 
     use super::*;
     use crate::clock::ManualClock;
-    use crate::intent::Subject;
     use crate::policy::TokenRules;
     use crate::settled::Settled;
     use crate::store::{Bytes, Compared, Epoch, Memory, Room};
+    use crate::subject::Subject;
     use crate::token::TokenFields;
     use crate::token::secret::Secret;
 

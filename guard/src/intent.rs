@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
 
 use onceward_api::path::canonical_action;
 use sha2::{Digest as _, Sha256};
@@ -13,13 +12,15 @@ use crate::digest;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::run_id::RunId;
+use crate::subject::Subject;
+use crate::token::Credential;
 
 /// The intent of a request: the action, the subject, and the token or key that it presents.
 #[derive(Clone)]
 pub struct Intent<'a> {
     pub(crate) action: Cow<'a, str>,
     pub(crate) subject: Subject<'a>,
-    pub(crate) credential: Option<&'a str>,
+    pub(crate) credential: Credential,
     pub(crate) attempt: Option<&'a Attempt>,
     /// True if the sender uses the same attempt when it retries.
     pub(crate) repeats_attempt: bool,
@@ -33,10 +34,15 @@ impl<'a> Intent<'a> {
     /// Creates an intent of `subject` for `action` that presents nothing yet. An action that is a method and a path is compared by its
     /// [canonical path](canonical_action).
     pub fn new(action: &'a str, subject: Subject<'a>) -> Self {
+        Self::of_canonical(canonical_action(action), subject)
+    }
+
+    /// Like [`new`](Self::new), for an action that is canonical already.
+    pub(crate) fn of_canonical(action: impl Into<Cow<'a, str>>, subject: Subject<'a>) -> Self {
         Self {
-            action: canonical_action(action),
+            action: action.into(),
             subject,
-            credential: None,
+            credential: Credential::Missing,
             attempt: None,
             repeats_attempt: false,
             key: None,
@@ -47,8 +53,8 @@ impl<'a> Intent<'a> {
 
     /// Presents a token.
     #[must_use]
-    pub fn credential(mut self, token: &'a str) -> Self {
-        self.credential = Some(token);
+    pub fn credential(mut self, token: &str) -> Self {
+        self.credential = Credential::of(token);
         self
     }
 
@@ -103,110 +109,14 @@ impl fmt::Debug for Intent<'_> {
     }
 }
 
-/// The identity that an action, token or key belongs to. An anonymous subject has to be stated explicitly.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subject<'a>(SubjectKind<'a>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum SubjectKind<'a> {
-    Anonymous,
-    Named(Cow<'a, str>),
-    Address(IpAddr),
-}
-
-impl<'a> Subject<'a> {
-    /// Returns the subject of clients that are not identified.
-    pub fn anonymous() -> Self {
-        Self(SubjectKind::Anonymous)
-    }
-
-    /// Returns a subject by the name that the application uses for it, such as a user id. Do not use an access token: it changes when it is
-    /// refreshed, although the user is the same.
-    pub fn named(name: impl Into<Cow<'a, str>>) -> Self {
-        Self(SubjectKind::Named(name.into()))
-    }
-
-    /// Returns the subject of all clients at this address; several people may share it.
-    pub fn client_address(address: IpAddr) -> Self {
-        Self(SubjectKind::Address(address.to_canonical()))
-    }
-
-    /// Returns whether the subject is not identified.
-    pub fn is_anonymous(&self) -> bool {
-        self.0 == SubjectKind::Anonymous
-    }
-
-    /// Returns the same subject without a copy of its name.
-    pub(crate) fn borrowed(&self) -> Subject<'_> {
-        Subject(match &self.0 {
-            SubjectKind::Anonymous => SubjectKind::Anonymous,
-            SubjectKind::Named(name) => SubjectKind::Named(Cow::Borrowed(name)),
-            SubjectKind::Address(address) => SubjectKind::Address(*address),
-        })
-    }
-
-    /// Returns bytes that no other subject has: a name that looks like an address differs from that address.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let (tag, text) = match &self.0 {
-            SubjectKind::Anonymous => (0, Cow::Borrowed("")),
-            SubjectKind::Named(name) => (1, Cow::Borrowed(name.as_ref())),
-            SubjectKind::Address(address) => (2, Cow::Owned(address.to_string())),
-        };
-        [&[tag], text.as_bytes()].concat()
-    }
-}
-
-/// The action and the subject that a token is valid for. An unbound token is valid on every route that does not require a bound one.
-#[derive(Debug, Clone, Default)]
-pub struct Binding<'a> {
-    pub(crate) action: Option<Cow<'a, str>>,
-    pub(crate) subject: Option<Subject<'a>>,
-}
-
-impl<'a> Binding<'a> {
-    /// Returns a binding that allows every action and every subject.
-    pub fn none() -> Self {
-        Self::default()
-    }
-
-    /// Returns a binding to this action, if there is one, and to this subject, as a client requests it.
-    pub fn to(action: Option<&'a str>, subject: Subject<'a>) -> Self {
-        Self { action: action.map(canonical_action), ..Self::default() }.subject(subject)
-    }
-
-    /// Restricts the token to this action. An action that is a method and a path is compared by its [canonical path](canonical_action).
-    #[must_use]
-    pub fn action(mut self, action: &'a str) -> Self {
-        self.action = Some(canonical_action(action));
-        self
-    }
-
-    /// Restricts the token to this subject. An anonymous subject does not restrict it.
-    #[must_use]
-    pub fn subject(mut self, subject: Subject<'a>) -> Self {
-        self.subject = (!subject.is_anonymous()).then_some(subject);
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn binding_to_anonymous_subject_restricts_no_subject() {
-        let bound = Binding::to(Some("POST /orders"), Subject::named("alice"));
-        assert_eq!((bound.action.as_deref(), bound.subject), (Some("POST /orders"), Some(Subject::named("alice"))));
-        let free = Binding::to(None, Subject::anonymous());
-        assert_eq!((free.action, free.subject), (None, None));
-    }
-
-    #[test]
     fn action_is_compared_by_its_canonical_path() {
         for action in ["POST /%6frders", "POST /orders"] {
             assert_eq!(Intent::new(action, Subject::anonymous()).action, "POST /orders");
-            assert_eq!(Binding::none().action(action).action.as_deref(), Some("POST /orders"));
-            assert_eq!(Binding::to(Some(action), Subject::anonymous()).action.as_deref(), Some("POST /orders"));
         }
     }
 }

@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::attempt::Attempt;
+use crate::binding::Binding;
 use crate::claim::Claim;
 use crate::effect::Effect;
 use crate::engine::Engine;
-use crate::intent::{Binding, Intent};
+use crate::intent::Intent;
 use crate::reply::{NoReply, Reply};
 use crate::run_id::RunId;
 use crate::settled::Settled;
@@ -28,7 +29,6 @@ use crate::token::TokenFields;
 /// The methods that settle a pass are **not cancel safe**: see [`settle`](Self::settle).
 #[must_use = "dropping a pass leaves the outcome unknown, and the token used"]
 pub struct Pass {
-    engine: Arc<Engine>,
     basis: Basis,
     /// `None` once the pass is settled.
     in_flight: Option<InFlight>,
@@ -37,16 +37,16 @@ pub struct Pass {
 /// The object of a pass.
 enum Basis {
     /// A plain token, whose record was removed from the store.
-    Token(TokenFields),
+    Token(Arc<Engine>, TokenFields, Ticket),
     /// A plain token that an attempt has redeemed.
-    Attempt(TokenFields, Attempt, RunId),
+    Attempt(Arc<Engine>, TokenFields, Attempt, RunId),
     /// A claim: on a key, a remembered token or an interval.
     Claim(Arc<Claim>),
 }
 
 impl Pass {
-    pub(crate) fn of_token(engine: Arc<Engine>, token: TokenFields, in_flight: InFlight) -> Self {
-        Self { engine, basis: Basis::Token(token), in_flight: Some(in_flight) }
+    pub(crate) fn of_token(engine: Arc<Engine>, token: TokenFields, ticket: Ticket, in_flight: InFlight) -> Self {
+        Self { basis: Basis::Token(engine, token, ticket), in_flight: Some(in_flight) }
     }
 
     pub(crate) fn of_attempt(
@@ -56,11 +56,18 @@ impl Pass {
         run: RunId,
         in_flight: InFlight,
     ) -> Self {
-        Self { engine, basis: Basis::Attempt(token, attempt.clone(), run), in_flight: Some(in_flight) }
+        Self { basis: Basis::Attempt(engine, token, attempt.clone(), run), in_flight: Some(in_flight) }
     }
 
-    pub(crate) fn of_claim(engine: Arc<Engine>, claim: Arc<Claim>, in_flight: InFlight) -> Self {
-        Self { engine, basis: Basis::Claim(claim), in_flight: Some(in_flight) }
+    pub(crate) fn of_claim(claim: Arc<Claim>, in_flight: InFlight) -> Self {
+        Self { basis: Basis::Claim(claim), in_flight: Some(in_flight) }
+    }
+
+    fn engine(&self) -> &Engine {
+        match &self.basis {
+            Basis::Token(engine, ..) | Basis::Attempt(engine, ..) => engine,
+            Basis::Claim(claim) => claim.engine(),
+        }
     }
 
     /// Returns the id of this run, or `None` for a plain token without an attempt. [`Guard::release`](crate::Guard::release) needs it.
@@ -69,15 +76,16 @@ impl Pass {
     pub fn run_id(&self) -> Option<RunId> {
         match &self.basis {
             Basis::Claim(claim) => Some(claim.run()),
-            Basis::Attempt(_, _, run) => Some(*run),
-            Basis::Token(_) => None,
+            Basis::Attempt(.., run) => Some(*run),
+            Basis::Token(..) => None,
         }
     }
 
     /// Returns the name of the record in the store.
     pub fn ticket(&self) -> Ticket {
         match &self.basis {
-            Basis::Token(token) | Basis::Attempt(token, ..) => Ticket::of_token(token.id),
+            Basis::Token(.., ticket) => *ticket,
+            Basis::Attempt(_, token, ..) => Ticket::of_token(token.id),
             Basis::Claim(claim) => *claim.ticket(),
         }
     }
@@ -139,7 +147,7 @@ impl Pass {
 
     /// Like [`settle`](Self::settle), with the reason why there is no reply.
     pub(crate) async fn end(self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
-        if matches!(self.basis, Basis::Token(_) | Basis::Attempt(..)) && effect != Effect::NotApplied {
+        if matches!(self.basis, Basis::Token(..) | Basis::Attempt(..)) && effect != Effect::NotApplied {
             return Ok(self.spend());
         }
         if let Basis::Claim(claim) = &self.basis
@@ -161,13 +169,13 @@ impl Pass {
         let Some(in_flight) = self.in_flight.take() else { return Ok(Settled::Final) };
         let written = match &self.basis {
             Basis::Claim(claim) => claim.settle(effect, reply, in_flight).await,
-            Basis::Token(token) => self.engine.give_back(token).await,
-            Basis::Attempt(token, attempt, run) => {
-                let released = self.engine.unmark(token, attempt, *run).await;
+            Basis::Token(engine, token, ticket) => engine.give_back(token, ticket).await,
+            Basis::Attempt(engine, token, attempt, run) => {
+                let released = engine.unmark(token, attempt, *run).await;
                 released.map(|released| if released == Settled::Released { released } else { Settled::Final })
             }
         };
-        written.inspect_err(|error| self.engine.store.step_failed(error))
+        written.inspect_err(|error| self.engine().store.step_failed(error))
     }
 
     /// Converts the pass into a signed text, for a run in another process. That process renews and settles the claim through
@@ -182,7 +190,7 @@ impl Pass {
     /// **Not cancel safe**: dropping this future drops the pass, and the outcome is unknown.
     pub async fn into_signed(mut self) -> Result<Option<String>, StoreError> {
         let Basis::Claim(claim) = &self.basis else { return Ok(None) };
-        let signed = signed::sign(&*self.engine.mint().await?, claim);
+        let signed = signed::sign(&*claim.engine().mint().await?, claim);
         claim.hand_over_to_signed().await;
         self.in_flight = None;
         Ok(Some(signed))
@@ -192,7 +200,7 @@ impl Pass {
     pub fn binding<'a>(&self, intent: &Intent<'a>) -> Binding<'a> {
         let mut binding = Binding::none();
         let token = match &self.basis {
-            Basis::Token(token) | Basis::Attempt(token, ..) => Some(token),
+            Basis::Token(_, token, _) | Basis::Attempt(_, token, ..) => Some(token),
             Basis::Claim(claim) => claim.token(),
         };
         if let Some(token) = token {

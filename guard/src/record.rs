@@ -4,6 +4,7 @@ mod claim;
 mod codec;
 mod done;
 
+use bytes::Bytes;
 use onceward_api::Code;
 
 pub(crate) use self::claim::ClaimRecord;
@@ -86,7 +87,17 @@ impl Record {
         }
     }
 
+    /// Decodes a record. Copies its reply, if it has one.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, UnknownRecord> {
+        Self::decode_with(bytes, Bytes::copy_from_slice)
+    }
+
+    /// Decodes a record. Its reply shares the memory of `bytes`.
+    pub(crate) fn decode_shared(bytes: &Bytes) -> Result<Self, UnknownRecord> {
+        Self::decode_with(bytes, |part| bytes.slice_ref(part))
+    }
+
+    fn decode_with(bytes: &[u8], share: impl FnOnce(&[u8]) -> Bytes) -> Result<Self, UnknownRecord> {
         let read = || {
             let [VERSION, kind, rest @ ..] = bytes else { return None };
             let mut reader = Reader::new(rest);
@@ -94,7 +105,7 @@ impl Record {
                 ISSUED => Self::Issued,
                 ATTEMPTED => Self::Attempted(AttemptRecord::read(&mut reader)?),
                 CLAIMED => Self::Claimed(ClaimRecord::read(&mut reader)?),
-                DONE => Self::Done(DoneRecord::read(&mut reader)?),
+                DONE => Self::Done(DoneRecord::read(&mut reader, share)?),
                 _ => return None,
             };
             reader.is_at_end().then_some(record)

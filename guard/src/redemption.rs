@@ -39,12 +39,12 @@ impl Engine {
     }
 
     /// Gives back a plain token that this process has redeemed. Does not overwrite the bar of a revocation.
-    pub(crate) async fn give_back(&self, token: &TokenFields) -> Result<Settled, StoreError> {
+    pub(crate) async fn give_back(&self, token: &TokenFields, ticket: &Ticket) -> Result<Settled, StoreError> {
         let Some(life) = TokenFields::worth_putting_back(token.expires_at, &self.clock) else {
             return Ok(Settled::Final);
         };
         // Sent once: this is the only write that cannot recognise that it was executed before.
-        match self.store.insert(&Ticket::of_token(token.id), &Record::ISSUED, life, Room::Reserved).await? {
+        match self.store.insert(ticket, &Record::ISSUED, life, Room::Reserved).await? {
             Some(found) if found != Record::ISSUED.as_slice() => Ok(Settled::Final),
             _ => Ok(Settled::Released),
         }

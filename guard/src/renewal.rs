@@ -19,12 +19,16 @@ use self::queue::{DueQueue, DueTime};
 use self::retries::keep_trying;
 use crate::clock::Clock;
 use crate::runtime;
+use crate::thread_number;
 
 /// Polling interval with a manual clock.
 const BY_HAND: Duration = Duration::from_millis(5);
 /// Maximum number of claims in the retry queue; beyond it, new claims are rejected. Once the store replies again, the whole queue is
 /// retried within a lease. The queue takes a few megabytes, plus the responses to write.
 const MOST: usize = 4_096;
+
+/// Number of queues for renewals, each with its own lock: every claim enters one of them and leaves it again.
+const STEP_QUEUES: usize = 8;
 
 /// A claim, as the background loops see it.
 #[async_trait]
@@ -43,8 +47,8 @@ pub(crate) trait Renewable: Send + Sync {
 pub(crate) struct RenewalQueue(Arc<Queues>);
 
 struct Queues {
-    /// Renewals and first tries.
-    steps: DueQueue,
+    /// Renewals and first tries. Each thread adds to one of the queues.
+    steps: [DueQueue; STEP_QUEUES],
     /// Retries of failed writes.
     retries: DueQueue,
     clock: Clock,
@@ -52,7 +56,8 @@ struct Queues {
 
 /// Position of a claim in one of the queues.
 pub(crate) enum QueuePosition {
-    Step(DueTime),
+    /// In the queue with this number.
+    Step(usize, DueTime),
     Retry(DueTime),
 }
 
@@ -60,19 +65,22 @@ impl RenewalQueue {
     /// Starts the background loops, which run until the guard and all its claims are dropped.
     pub(crate) fn begin(clock: Clock, gone: watch::Receiver<()>) -> Self {
         let queue = Self::by_hand(clock);
-        runtime::spawn(keep_up(queue.clone(), gone.clone()));
+        for number in 0..STEP_QUEUES {
+            runtime::spawn(keep_up(queue.clone(), number, gone.clone()));
+        }
         runtime::spawn(keep_trying(queue.clone(), gone));
         queue
     }
 
     /// Creates queues without background loops.
     pub(crate) fn by_hand(clock: Clock) -> Self {
-        Self(Arc::new(Queues { steps: DueQueue::default(), retries: DueQueue::default(), clock }))
+        Self(Arc::new(Queues { steps: Default::default(), retries: DueQueue::default(), clock }))
     }
 
     /// Schedules a step of this claim.
     pub(crate) fn add(&self, claim: Arc<dyn Renewable>, after: Duration) -> QueuePosition {
-        QueuePosition::Step(self.0.steps.add(claim, self.after(after)))
+        let number = thread_number::current() % STEP_QUEUES;
+        QueuePosition::Step(number, self.0.steps[number].add(claim, self.after(after)))
     }
 
     /// Schedules a retry of this claim's failed step, after `after` and once the store replies again.
@@ -83,7 +91,7 @@ impl RenewalQueue {
     /// Removes a scheduled step.
     pub(crate) fn remove(&self, place: QueuePosition) {
         match place {
-            QueuePosition::Step(due) => self.0.steps.remove(due),
+            QueuePosition::Step(number, due) => self.0.steps[number].remove(due),
             QueuePosition::Retry(due) => self.0.retries.remove(due),
         }
     }
@@ -105,39 +113,43 @@ impl RenewalQueue {
     /// Returns the number of scheduled steps.
     #[cfg(test)]
     pub(crate) fn scheduled(&self) -> usize {
-        self.0.steps.len()
+        self.0.steps.iter().map(DueQueue::len).sum()
     }
 
     /// Removes one claim, whether it is due or not.
     #[cfg(test)]
     pub(crate) fn take(&self, choose: impl FnOnce(usize) -> usize) -> Option<Arc<dyn Renewable>> {
-        let steps = self.0.steps.len();
-        let at = match steps + self.retrying() {
+        let mut at = match self.scheduled() + self.retrying() {
             0 => return None,
             count => choose(count),
         };
-        if at < steps { self.0.steps.take(at) } else { self.0.retries.take(at - steps) }
+        for queue in self.0.steps.iter().chain([&self.0.retries]) {
+            match at.checked_sub(queue.len()) {
+                Some(rest) => at = rest,
+                None => return queue.take(at),
+            }
+        }
+        None
     }
 
     /// Removes all due claims.
     #[cfg(test)]
     pub(crate) fn take_due(&self) -> Vec<Arc<dyn Renewable>> {
         let now = self.0.clock.steady();
-        let (mut due, _) = self.0.steps.due(now, usize::MAX);
-        due.extend(self.0.retries.due(now, usize::MAX).0);
-        due
+        let queues = self.0.steps.iter().chain([&self.0.retries]);
+        queues.flat_map(|queue| queue.due(now, usize::MAX).0).collect()
     }
 }
 
-async fn keep_up(queue: RenewalQueue, mut gone: watch::Receiver<()>) {
+async fn keep_up(queue: RenewalQueue, number: usize, mut gone: watch::Receiver<()>) {
     let mut steps = JoinSet::new();
     loop {
         while steps.try_join_next().is_some() {}
-        let (due, wait) = queue.0.steps.due(queue.0.clock.steady(), usize::MAX);
+        let (due, wait) = queue.0.steps[number].due(queue.0.clock.steady(), usize::MAX);
         for claim in due {
             steps.spawn(async move { claim.step().await });
         }
-        if queue.0.idle(&queue.0.steps, wait, &mut gone).await.is_break() {
+        if queue.0.idle(&queue.0.steps[number], wait, &mut gone).await.is_break() {
             return;
         }
     }

@@ -1,9 +1,13 @@
 //! Replies: stored responses, which duplicates receive instead of a second run.
 
+mod stored_headers;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
+
+use self::stored_headers::StoredHeaders;
 
 /// Headers that are stored by default. The others belong to one response, or to the session of one client.
 const KEPT: [&str; 9] = [
@@ -38,37 +42,44 @@ const NEVER: [&str; 12] = [
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     status: u16,
-    headers: Vec<(Cow<'static, str>, Bytes)>,
+    headers: StoredHeaders,
     body: Bytes,
 }
 
 impl Reply {
     /// Creates a reply with this status and body, and no headers yet.
     pub fn new(status: u16, body: impl Into<Bytes>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into() }
+        Self { status, headers: StoredHeaders::default(), body: body.into() }
     }
 
-    pub(crate) fn from_record(status: u16, headers: Vec<(Cow<'static, str>, Bytes)>, body: Bytes) -> Self {
-        Self { status, headers, body }
+    /// Reads a reply from a record: this many encoded headers, and the body behind them. Returns `None` if they are malformed.
+    pub(crate) fn from_record(status: u16, headers: u16, bytes: &Bytes) -> Option<Self> {
+        let (headers, body) = StoredHeaders::read(headers, bytes)?;
+        Some(Self { status, headers, body })
+    }
+
+    /// Returns the headers as a record holds them, and their number.
+    pub(crate) fn encoded_headers(&self) -> (&[u8], usize) {
+        self.headers.encoded()
     }
 
     /// Returns whether the reply can be encoded in a record.
     pub(crate) fn fits(&self) -> bool {
-        let fits = |length: usize| length <= usize::from(u16::MAX);
-        fits(self.headers.len()) && self.headers.iter().all(|(name, value)| fits(name.len()) && fits(value.len()))
+        self.headers.fit()
     }
 
     /// Adds a header, in addition to others of the same name. Ignores headers that are never stored, such as `Set-Cookie`.
     #[must_use]
-    pub fn header(mut self, name: &str, value: impl Into<Bytes>) -> Self {
-        let name = match KEPT.into_iter().find(|kept| kept.eq_ignore_ascii_case(name)) {
-            Some(kept) => Cow::Borrowed(kept),
-            None => Cow::Owned(name.to_ascii_lowercase()),
-        };
-        if !is_never_kept(&name) {
-            self.headers.push((name, value.into()));
-        }
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.push(&name.to_ascii_lowercase(), value.as_ref());
         self
+    }
+
+    /// Like [`header`](Self::header), for a name in lower case.
+    pub(crate) fn push(&mut self, name: &str, value: &[u8]) {
+        if !is_never_kept(name) {
+            self.headers.push(name, value);
+        }
     }
 
     /// Returns whether a response header is stored by default. The name has to be in lower case.
@@ -82,13 +93,13 @@ impl Reply {
     }
 
     /// Returns the stored headers, in their order.
-    pub fn headers(&self) -> impl Iterator<Item = (&str, &Bytes)> {
-        self.headers.iter().map(|(name, value)| (&**name, value))
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.headers.iter()
     }
 
-    /// Returns the headers, without a copy of the names that are stored by default.
-    pub(crate) fn named_headers(&self) -> impl Iterator<Item = &(Cow<'static, str>, Bytes)> {
-        self.headers.iter()
+    /// Returns the headers for a response, without a copy of the values.
+    pub(crate) fn shared_headers(&self) -> impl Iterator<Item = (Cow<'static, str>, Bytes)> {
+        self.headers.shared()
     }
 
     /// Returns the body.
@@ -98,7 +109,7 @@ impl Reply {
 
     /// Returns the size of headers and body, in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() + self.body.len()
+        self.headers.size() + self.body.len()
     }
 }
 
@@ -195,7 +206,7 @@ mod tests {
     #[test]
     fn repeated_header_is_stored_twice() {
         let reply = Reply::new(200, "").header("Link", "</a>").header("link", "</b>");
-        let links: Vec<_> = reply.headers().map(|(name, value)| (name, &value[..])).collect();
+        let links: Vec<_> = reply.headers().collect();
         assert_eq!(links, [("link", &b"</a>"[..]), ("link", b"</b>")]);
     }
 

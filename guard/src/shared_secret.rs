@@ -1,8 +1,10 @@
 //! Values that the guards of one store share through it: the signing secrets, if the settings name none, and the salt of intervals.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::watch;
 
 use crate::store::{Bytes, Compared, Room, StoreError, WatchedStore};
@@ -29,15 +31,11 @@ pub(crate) struct SharedSecrets {
     previous: Option<Secret>,
     /// Proposed if the store has no shared secret; `None` if shared secrets are not accepted.
     own: Option<Secret>,
-    known: RwLock<KnownSecrets>,
-    salt: RwLock<Option<Arc<Salt>>>,
-}
-
-#[derive(Debug, Default)]
-struct KnownSecrets {
-    mint: Option<Arc<Mint>>,
     /// The shared secrets in the mint; the first one signs, unless the settings name a secret.
-    shared: Vec<Secret>,
+    shared: Mutex<Vec<Secret>>,
+    /// Every request reads it, so reading it writes to no memory that other threads use.
+    mint: ArcSwapOption<Mint>,
+    salt: ArcSwapOption<Salt>,
 }
 
 impl SharedSecrets {
@@ -45,8 +43,8 @@ impl SharedSecrets {
     /// the guards have to agree on that one first.
     pub(crate) fn new(secret: Option<Secret>, previous: Option<Secret>, accepts_shared: bool) -> Self {
         let own = (secret.is_none() || accepts_shared).then(Secret::random);
-        let (known, salt) = Default::default();
-        let sharing = Self { secret, previous, own, known, salt };
+        let (shared, mint, salt) = Default::default();
+        let sharing = Self { secret, previous, own, shared, mint, salt };
         if sharing.own.is_none() {
             sharing.accept(Vec::new());
         }
@@ -54,13 +52,13 @@ impl SharedSecrets {
     }
 
     /// Returns the mint, if it is known yet.
-    pub(crate) fn known(&self) -> Option<Arc<Mint>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).mint.clone()
+    pub(crate) fn known(&self) -> impl Deref<Target = Option<Arc<Mint>>> {
+        self.mint.load()
     }
 
     /// Returns the mint. Queries the store only if the mint is not known yet. On an error, no token has changed.
     pub(crate) async fn mint(&self, store: &WatchedStore) -> Result<Arc<Mint>, StoreError> {
-        match self.known() {
+        match self.mint.load_full() {
             Some(mint) => Ok(mint),
             None => self.share(store).await.map_err(StoreError::certainly_not_executed),
         }
@@ -70,8 +68,8 @@ impl SharedSecrets {
     /// accept them all. A store that has lost the secrets receives them again.
     pub(crate) async fn share(&self, store: &WatchedStore) -> Result<Arc<Mint>, StoreError> {
         let (known, mint) = {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            (known.shared.clone(), known.mint.clone())
+            let shared = self.shared();
+            (shared.clone(), self.mint.load_full())
         };
         match (&self.own, mint) {
             (None, mint) => mint.ok_or_else(|| StoreError::not_executed("there is no signing secret")),
@@ -84,29 +82,30 @@ impl SharedSecrets {
 
     /// Accepts these shared secrets, and as many earlier ones as fit. Secrets from the settings are never dropped.
     fn accept(&self, agreed: Vec<Secret>) -> Arc<Mint> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.shared = united(&agreed, &known.shared);
+        let mut shared = self.shared();
+        *shared = united(&agreed, &shared);
         let mut secrets: Vec<Secret> = Vec::new();
-        for secret in self.secret.iter().chain(&known.shared).chain(&self.previous) {
+        for secret in self.secret.iter().chain(&*shared).chain(&self.previous) {
             if !secrets.contains(secret) {
                 secrets.push(secret.clone());
             }
         }
         let mint = Arc::new(Mint::new(secrets));
-        known.mint = Some(Arc::clone(&mint));
+        // Stored under the lock, so that the mint always has the secrets of the list.
+        self.mint.store(Some(Arc::clone(&mint)));
         mint
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Vec<Secret>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the salt of intervals. Queries the store only if the salt is not known yet. On an error, nothing was claimed.
     pub(crate) async fn salt(&self, store: &WatchedStore) -> Result<Arc<Salt>, StoreError> {
-        match self.known_salt() {
+        match self.salt.load_full() {
             Some(salt) => Ok(salt),
             None => self.share_salt(store, Salt::random()).await.map_err(StoreError::certainly_not_executed),
         }
-    }
-
-    fn known_salt(&self) -> Option<Arc<Salt>> {
-        self.salt.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Inserts the salt into the store. If the store has a salt already, this guard uses that one.
@@ -118,7 +117,7 @@ impl SharedSecrets {
             None => own,
         };
         let salt = Arc::new(agreed);
-        *self.salt.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&salt));
+        self.salt.store(Some(Arc::clone(&salt)));
         Ok(salt)
     }
 
@@ -127,7 +126,7 @@ impl SharedSecrets {
         if self.own.is_some() {
             self.share(store).await?;
         }
-        if let Some(salt) = self.known_salt() {
+        if let Some(salt) = self.salt.load_full() {
             self.share_salt(store, (*salt).clone()).await?;
         }
         Ok(())
@@ -231,8 +230,10 @@ pub(crate) async fn keep_sharing(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intent::{Binding, Subject};
+    use crate::binding::Binding;
     use crate::store::Memory;
+    use crate::subject::Subject;
+    use crate::token::Credential;
 
     fn shared() -> SharedSecrets {
         SharedSecrets::new(None, None, false)
@@ -243,7 +244,7 @@ mod tests {
     }
 
     fn accepts(sharing: &SharedSecrets, token: &str) -> bool {
-        sharing.known().unwrap().verify(token, "", &Subject::anonymous()).is_ok()
+        sharing.known().as_deref().unwrap().verify(&Credential::of(token), "", &Subject::anonymous()).is_ok()
     }
 
     async fn has_any(store: &WatchedStore) -> bool {
@@ -297,7 +298,7 @@ mod tests {
         assert!(!accepts(&first, &after), "until it has shared again");
         first.share(&store).await.unwrap();
         assert!(accepts(&first, &after) && accepts(&first, &before));
-        assert!(accepts(&third, &issue(&first.known().unwrap())));
+        assert!(accepts(&third, &issue(first.known().as_deref().unwrap())));
         assert!(!accepts(&third, &before), "until it has looked again");
         third.share(&store).await.unwrap();
         assert!(accepts(&third, &before));
@@ -328,7 +329,7 @@ mod tests {
         for sharing in &all {
             sharing.share(&store).await.unwrap();
             assert_eq!(store.look(&Ticket::of_secret()).await.unwrap().unwrap(), settled);
-            let token = issue(&sharing.known().unwrap());
+            let token = issue(sharing.known().as_deref().unwrap());
             assert!(all.iter().all(|other| accepts(other, &token)));
         }
     }

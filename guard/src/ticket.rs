@@ -11,8 +11,8 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::digest;
-use crate::intent::Subject;
 use crate::key::Key;
+use crate::subject::Subject;
 
 /// Prefix of a ticket in a log.
 const PRINTED: &str = "ticket";

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use onceward_api::Code;
 use uuid::Uuid;
 
 use crate::clock::{self, Clock};
@@ -53,6 +54,37 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+/// The token that a request presents. It is decoded once, and not verified: `Mint::verify` does that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// The request presents no token.
+    Missing,
+    /// The text that the request presents is not a token.
+    Malformed,
+    Token(TokenFields, [u8; TAG]),
+}
+
+impl Credential {
+    /// Decodes the text that a request presents as its token.
+    pub(crate) fn of(text: &str) -> Self {
+        TokenFields::open(text).map_or(Self::Malformed, |(fields, tag)| Self::Token(fields, tag))
+    }
+
+    /// Returns the fields and the signature of the token, or the code of the rejection.
+    pub(crate) fn presented(&self) -> Result<(&TokenFields, &[u8; TAG]), Code> {
+        match self {
+            Self::Token(fields, tag) => Ok((fields, tag)),
+            Self::Malformed => Err(Code::TokenMalformed),
+            Self::Missing => Err(Code::TokenMissing),
+        }
+    }
+
+    /// Returns the fields of the token, if the request presents one.
+    pub(crate) fn fields(&self) -> Option<&TokenFields> {
+        self.presented().ok().map(|(fields, _)| fields)
     }
 }
 

@@ -12,11 +12,15 @@ use std::path::Path;
 
 /// The layers from the bottom up, each with its modules. A module uses modules of its own layer or of a lower one.
 const LAYERS: &[Layer] = &[
-    Layer { name: "base", modules: &["backoff", "clock", "digest", "metrics", "random", "runtime", "warning_limit"] },
+    Layer {
+        name: "base",
+        modules: &["backoff", "clock", "digest", "metrics", "random", "runtime", "thread_number", "warning_limit"],
+    },
     Layer {
         name: "values",
         modules: &[
             "attempt",
+            "binding",
             "effect",
             "epoch",
             "failure",
@@ -31,6 +35,7 @@ const LAYERS: &[Layer] = &[
             "run_id",
             "settled",
             "snapshot",
+            "subject",
             "ticket",
             "token",
         ],

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use onceward_api::header;
 
+use crate::binding::Binding;
 use crate::guard::{Guard, IssueError};
 use crate::http::escape;
-use crate::intent::Binding;
 use crate::token::Token;
 
 /// A token in a server-rendered page: the form that contains it is protected without JavaScript.

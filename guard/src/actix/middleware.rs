@@ -3,11 +3,12 @@
 mod observe;
 mod route_rules;
 
-use std::cell::Cell;
 use std::fmt;
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse, forward_ready};
@@ -29,6 +30,7 @@ use super::run_to_completion::{HandlerPanic, Idle, RunToCompletion};
 use crate::effect::Effect;
 use crate::http::{AdmittedRequest, Decision, GuardResponse, GuardedRequest, ParsedRequest};
 use crate::mode::Mode;
+use crate::pass::Pass;
 use crate::rejection::Rejection;
 use crate::token::Token;
 
@@ -57,7 +59,7 @@ where
 {
     type Response = ServiceResponse<EitherBody<B>>;
     type Error = Error;
-    type Future = LocalBoxFuture<'static, Result<Self::Response, Error>>;
+    type Future = ProtectedCall<B>;
 
     forward_ready!(service);
 
@@ -69,20 +71,52 @@ where
             leave_rules(&rules, request.request());
         }
         if is_untouched || rules.route.mode() == Mode::Off {
-            return Box::pin(async move { Ok(service.call(request).await?.map_into_left_body()) });
+            let call = async move { Ok(service.call(request).await?.map_into_left_body()) };
+            return ProtectedCall(CallKind::Untouched(Box::pin(call)));
         }
         let audience = Audience::of(request.request());
-        let idle = Idle::default();
-        let run = run(Rc::clone(&rules), service, request, Rc::clone(&idle));
-        let run = RunToCompletion::new(run, idle, Rc::clone(&rules));
-        Box::pin(async move {
-            match run.await {
-                Ok(answer) => answer,
-                // Continue the panic, as without a guard.
-                Err(HandlerPanic(why)) if rules.route.mode() == Mode::Observe => resume_unwind(why),
-                Err(HandlerPanic(_)) => Err(broke_off(&rules, audience)),
+        let idle = rules.route.waits().then(Rc::default);
+        let run = run(Rc::clone(&rules), service, request, idle.clone());
+        ProtectedCall(CallKind::Guarded(RunToCompletion::new(run, idle, rules), Some(audience)))
+    }
+}
+
+/// The response of a protected service. A plain struct: a boxed future around the boxed run would cost another allocation per request.
+pub struct ProtectedCall<B: 'static>(CallKind<B>);
+
+type CallResult<B> = Result<ServiceResponse<EitherBody<B>>, Error>;
+
+enum CallKind<B: 'static> {
+    Untouched(LocalBoxFuture<'static, CallResult<B>>),
+    /// A run, and what the response to its panic needs.
+    Guarded(RunToCompletion<CallResult<B>>, Option<Audience>),
+}
+
+impl<B> Future for ProtectedCall<B> {
+    type Output = CallResult<B>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.get_mut().0 {
+            CallKind::Untouched(call) => call.as_mut().poll(context),
+            CallKind::Guarded(run, audience) => {
+                let result = ready!(Pin::new(&mut *run).poll(context));
+                Poll::Ready(result.unwrap_or_else(|panic| after_panic(panic, run.rules(), audience.take())))
             }
-        })
+        }
+    }
+}
+
+impl<B> fmt::Debug for ProtectedCall<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProtectedCall").finish_non_exhaustive()
+    }
+}
+
+/// Responds after a handler's panic. In observe mode the panic continues, as without a guard.
+fn after_panic<B>(HandlerPanic(why): HandlerPanic, rules: &RouteRules, audience: Option<Audience>) -> CallResult<B> {
+    match audience {
+        Some(audience) if rules.route.mode() != Mode::Observe => Err(broke_off(rules, audience)),
+        _ => resume_unwind(why),
     }
 }
 
@@ -152,22 +186,28 @@ where
 /// Settles the run by the response, before the response is sent.
 async fn settle<B: MessageBody + 'static>(
     rules: &RouteRules,
-    admitted: Box<AdmittedRequest>,
+    admitted: AdmittedRequest,
     answer: Result<ServiceResponse<B>, Error>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = rules.take(answer).await;
     let judgement = rules.judge(&answer, Some(&admitted.guarded));
     let reply = answer.reply(&rules.kept_headers);
     rules.notice_rewriting(admitted.guarded.parsed(), &answer);
-    let (outcome, next) = rules.route.settle(*admitted, judgement, reply, answer.outcome()).await;
+    let (outcome, next) = rules.route.settle(admitted, judgement, reply, answer.outcome()).await;
     answer.send(move |headers| sign_off(headers, outcome, next.as_ref()), rules.route.guard.is_draining())
 }
 
 /// Reads the request and decides about it. The client receives the error as the response.
-async fn enter(rules: &RouteRules, request: &mut ServiceRequest, idle: &Cell<bool>) -> Result<Decision, Rejection> {
-    let parsed = read(rules, request).await;
+async fn enter(
+    rules: &RouteRules,
+    request: &mut ServiceRequest,
+    idle: &Idle,
+) -> Result<Decision<AdmittedRequest>, Rejection> {
+    let parsed = read(rules, request).await.map_err(|rejection| rules.route.count(rejection))?;
+    let Some(parsed) = parsed else { return Ok(Decision::Unprotected) };
     let outer = guarded(request.request());
-    decide(rules, request, parsed, outer, idle).await
+    let decision = decide(rules, request, &parsed, outer.as_deref(), idle).await?;
+    Ok(decision.map_run(|pass| rules.route.admit(parsed, pass, outer)))
 }
 
 /// Parses the request; `None` if it has no key and the key is optional.
@@ -180,13 +220,14 @@ async fn read(rules: &RouteRules, request: &mut ServiceRequest) -> Result<Option
 async fn decide(
     rules: &RouteRules,
     request: &ServiceRequest,
-    parsed: Result<Option<ParsedRequest>, Rejection>,
-    outer: Option<Arc<GuardedRequest>>,
-    idle: &Cell<bool>,
-) -> Result<Decision, Rejection> {
+    parsed: &ParsedRequest,
+    outer: Option<&GuardedRequest>,
+    idle: &Idle,
+) -> Result<Decision<Pass>, Rejection> {
     // A client that has closed its connection does not occupy a place among the waiting duplicates.
     let enough = |longest| Peer::closed_or_after(request.request(), longest);
-    rules.route.decide(parsed, outer, enough, |is_idle| idle.set(is_idle)).await
+    let set_idle = |is_idle| idle.iter().for_each(|idle| idle.set(is_idle));
+    rules.route.decide(parsed, outer, enough, set_idle).await
 }
 
 /// Returns the data that the innermost guard so far has attached to a request.

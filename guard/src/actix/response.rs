@@ -83,7 +83,7 @@ pub(super) struct Audience {
 impl Audience {
     pub(super) fn of(request: &HttpRequest) -> Self {
         let copy = |name| request.headers().get(name).cloned();
-        let (accept, request_id) = (copy(ACCEPT), copy(HeaderName::from_static(header::REQUEST_ID)));
+        let (accept, request_id) = (copy(&ACCEPT), copy(&REQUEST_ID));
         Self { accept, request_id, uri: request.uri().clone() }
     }
 
@@ -98,12 +98,15 @@ impl Audience {
     }
 }
 
+static OUTCOME: HeaderName = HeaderName::from_static(header::OUTCOME);
+static SERVER_TIMING: HeaderName = HeaderName::from_static(header::SERVER_TIMING);
+static REQUEST_ID: HeaderName = HeaderName::from_static(header::REQUEST_ID);
+
 /// Reports the outcome in the headers of a response.
 pub(super) fn mark(headers: &mut HeaderMap, outcome: Outcome) {
-    let timing = HeaderName::from_static(header::SERVER_TIMING);
-    let reported = OutcomeHeaders::of(outcome, headers.contains_key(&timing));
-    headers.insert(HeaderName::from_static(header::OUTCOME), HeaderValue::from_static(reported.outcome));
+    let reported = OutcomeHeaders::of(outcome, headers.contains_key(&SERVER_TIMING));
+    headers.insert(OUTCOME.clone(), HeaderValue::from_static(reported.outcome));
     if let Some(Ok(value)) = reported.server_timing.map(HeaderValue::try_from) {
-        headers.append(timing, value);
+        headers.append(SERVER_TIMING.clone(), value);
     }
 }

@@ -5,9 +5,10 @@ use onceward_api::header;
 
 use crate::guard::Guard;
 use crate::http::{RequestHead as _, action_of, token_in};
-use crate::intent::{Intent, Subject};
+use crate::intent::Intent;
 use crate::mode::Mode;
 use crate::policy::{Policy, TokenRules};
+use crate::subject::Subject;
 
 type GuardSubject = Box<dyn Fn(&GuardContext<'_>) -> Option<String>>;
 

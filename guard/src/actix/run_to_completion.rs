@@ -25,8 +25,8 @@ pub(super) struct RunToCompletion<T: 'static> {
     rules: Rc<RouteRules>,
 }
 
-/// True while the run only waits for another run, and may be dropped.
-pub(super) type Idle = Rc<Cell<bool>>;
+/// True while the run only waits for another run, and may be dropped; `None` on a route where no run waits.
+pub(super) type Idle = Option<Rc<Cell<bool>>>;
 
 enum RunStage<T> {
     /// The run has not been polled, so it may be dropped.
@@ -42,6 +42,14 @@ impl<T: 'static> RunToCompletion<T> {
     pub(super) fn new(run: impl Future<Output = T> + 'static, idle: Idle, rules: Rc<RouteRules>) -> Self {
         Self { stage: RunStage::Waiting(Box::pin(run)), span: Span::current(), idle, rules }
     }
+
+    pub(super) fn rules(&self) -> &RouteRules {
+        &self.rules
+    }
+}
+
+fn is_idle(idle: &Idle) -> bool {
+    idle.as_ref().is_some_and(|idle| idle.get())
 }
 
 impl<T: 'static> Future for RunToCompletion<T> {
@@ -66,9 +74,9 @@ impl<T: 'static> Future for RunToCompletion<T> {
 impl<T: 'static> Drop for RunToCompletion<T> {
     fn drop(&mut self) {
         if let RunStage::Begun(run) = mem::replace(&mut self.stage, RunStage::Over)
-            && !self.idle.get()
+            && !is_idle(&self.idle)
         {
-            let (rules, idle) = (Rc::clone(&self.rules), Rc::clone(&self.idle));
+            let (rules, idle) = (Rc::clone(&self.rules), self.idle.clone());
             let unfinished = Unfinished { rules, idle, has_ended: false };
             let rest = async move {
                 // Moved as a whole; otherwise the task would drop it before the run.
@@ -91,7 +99,7 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         // A draining server has waited for its limit, and logs that itself. A panic has been reported.
-        let is_expected = self.rules.route.guard.is_draining() || self.idle.get() || std::thread::panicking();
+        let is_expected = self.rules.route.guard.is_draining() || is_idle(&self.idle) || std::thread::panicking();
         if !self.has_ended && !is_expected {
             warn_of_missing_drain();
         }

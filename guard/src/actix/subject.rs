@@ -4,8 +4,8 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use onceward_api::Code;
 
-use crate::intent::Subject;
 use crate::rejection::Rejection;
+use crate::subject::Subject;
 
 type Resolver = Arc<dyn Fn(&HttpRequest) -> Option<String> + Send + Sync>;
 

@@ -6,9 +6,9 @@ use super::require_protection::mark_seen;
 use super::response::reject;
 use super::subject::SubjectFrom;
 use super::worker_stores::assert_shared;
+use crate::binding::Binding;
 use crate::guard::Guard;
 use crate::http::{issued, parse_json};
-use crate::intent::Binding;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
 

@@ -4,7 +4,6 @@
 //! was executed twice is therefore never mistaken for another run. Run ids are unique, even for two runs of the same attempt in the same
 //! millisecond, so a command of the first run never affects the second.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::epoch::Epoch;
@@ -18,7 +17,6 @@ pub(super) const MAX_CONFLICTS: usize = 4;
 
 /// The record of one run.
 pub(super) struct RecordCell {
-    store: Arc<WatchedStore>,
     ticket: Ticket,
     run: RunId,
     /// The bytes that the store holds for this run, as far as known.
@@ -55,13 +53,13 @@ enum Change<'a> {
 
 impl RecordCell {
     /// Creates the cell of a claim that is not written yet.
-    pub(super) fn new(store: Arc<WatchedStore>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
-        Self { store, ticket, run: claimed.run, held: Vec::new() }
+    pub(super) fn new(ticket: Ticket, claimed: &ClaimRecord) -> Self {
+        Self { ticket, run: claimed.run, held: Vec::new() }
     }
 
-    /// Creates the cell of a claim that is already in the store.
-    pub(super) fn written(store: Arc<WatchedStore>, ticket: Ticket, claimed: &ClaimRecord) -> Self {
-        Self { held: claimed.encode(), ..Self::new(store, ticket, claimed) }
+    /// Creates the cell of a claim that is already in the store, with these bytes.
+    pub(super) fn written(ticket: Ticket, claimed: &ClaimRecord, held: Vec<u8>) -> Self {
+        Self { held, ..Self::new(ticket, claimed) }
     }
 
     pub(super) fn is_at(&self, record: &[u8]) -> bool {
@@ -74,10 +72,15 @@ impl RecordCell {
     }
 
     /// Inserts the claim if there is no record.
-    pub(super) async fn insert(&mut self, claimed: &ClaimRecord, life: Duration) -> Result<CellInsert, StoreError> {
+    pub(super) async fn insert(
+        &mut self,
+        store: &WatchedStore,
+        claimed: &ClaimRecord,
+        life: Duration,
+    ) -> Result<CellInsert, StoreError> {
         // Set before the write, so that the claim can be revoked if the reply is lost.
         (self.run, self.held) = (claimed.run, claimed.encode());
-        let Some(found) = self.store.insert(&self.ticket, &self.held, life, Room::Free).await? else {
+        let Some(found) = store.insert(&self.ticket, &self.held, life, Room::Free).await? else {
             return Ok(CellInsert::New);
         };
         let is_own = |found: &ClaimRecord| {
@@ -97,14 +100,15 @@ impl RecordCell {
     /// claim of this run.
     pub(super) async fn insert_again(
         &mut self,
-        record: Vec<u8>,
+        store: &WatchedStore,
+        record: &[u8],
         life: Duration,
         room: Room,
     ) -> Result<Option<Record>, StoreError> {
-        match self.store.insert(&self.ticket, &record, life, room).await? {
+        match store.insert(&self.ticket, record, life, room).await? {
             Some(found) => self.other(&found),
             None => {
-                self.held = record;
+                self.hold(record);
                 Ok(None)
             }
         }
@@ -114,13 +118,14 @@ impl RecordCell {
     /// write, so that the claim can be revoked.
     pub(super) async fn take_over(
         &mut self,
+        store: &WatchedStore,
         epoch: Epoch,
         free: &[u8],
         record: Vec<u8>,
         life: Duration,
     ) -> Result<Option<CellWrite>, StoreError> {
         self.held = record;
-        Ok(match self.store.swap(&self.ticket, free, &self.held, life, Room::Reserved, Some(epoch)).await? {
+        Ok(match store.swap(&self.ticket, free, &self.held, life, Room::Reserved, Some(epoch)).await? {
             Compared::Stale => None,
             Compared::Done => Some(CellWrite::Own),
             Compared::Gone => Some(CellWrite::Nothing),
@@ -129,35 +134,64 @@ impl RecordCell {
     }
 
     /// Replaces the claim with an issued token, whatever its current bytes. If the token is there already, returns it as `Other`.
-    pub(super) async fn hand_over(&mut self, free: &[u8], life: Duration) -> Result<CellWrite, StoreError> {
-        self.change(Change::Write(free, life)).await
+    pub(super) async fn hand_over(
+        &mut self,
+        store: &WatchedStore,
+        free: &[u8],
+        life: Duration,
+    ) -> Result<CellWrite, StoreError> {
+        self.change(store, Change::Write(free, life)).await
     }
 
     /// Overwrites the claim, whatever its current bytes.
-    pub(super) async fn write(&mut self, value: Vec<u8>, life: Duration, room: Room) -> Result<CellWrite, StoreError> {
-        let written = self.change(Change::Renew(&value, life, room)).await?;
+    pub(super) async fn write(
+        &mut self,
+        store: &WatchedStore,
+        value: &[u8],
+        life: Duration,
+        room: Room,
+    ) -> Result<CellWrite, StoreError> {
+        let written = self.end(store, value, life, room).await?;
         if matches!(written, CellWrite::Own) {
-            self.held = value;
+            self.hold(value);
         }
         Ok(written)
     }
 
+    /// Overwrites the claim for good, whatever its current bytes. Nothing is written afterwards, so the new bytes, which may contain a large
+    /// response, are not copied.
+    pub(super) async fn end(
+        &mut self,
+        store: &WatchedStore,
+        value: &[u8],
+        life: Duration,
+        room: Room,
+    ) -> Result<CellWrite, StoreError> {
+        self.change(store, Change::Renew(value, life, room)).await
+    }
+
     /// Removes the claim, whatever its current bytes.
-    pub(super) async fn erase(&mut self) -> Result<CellWrite, StoreError> {
-        self.change(Change::Erase).await
+    pub(super) async fn erase(&mut self, store: &WatchedStore) -> Result<CellWrite, StoreError> {
+        self.change(store, Change::Erase).await
+    }
+
+    /// Expects these bytes from now on.
+    fn hold(&mut self, bytes: &[u8]) {
+        self.held.clear();
+        self.held.extend_from_slice(bytes);
     }
 
     /// Repeats the compare-and-swap while it finds a claim of this run with other bytes than expected.
-    async fn change(&mut self, change: Change<'_>) -> Result<CellWrite, StoreError> {
+    async fn change(&mut self, store: &WatchedStore, change: Change<'_>) -> Result<CellWrite, StoreError> {
         for _ in 0..MAX_CONFLICTS {
             let compared = match change {
                 Change::Write(value, life) => {
-                    self.store.swap(&self.ticket, &self.held, value, life, Room::Reserved, None).await?
+                    store.swap(&self.ticket, &self.held, value, life, Room::Reserved, None).await?
                 }
                 Change::Renew(value, life, room) => {
-                    self.store.swap(&self.ticket, &self.held, value, life, room, None).await?
+                    store.swap(&self.ticket, &self.held, value, life, room, None).await?
                 }
-                Change::Erase => self.store.remove(&self.ticket, &self.held, None).await?,
+                Change::Erase => store.remove(&self.ticket, &self.held, None).await?,
             };
             match (compared, change) {
                 (Compared::Done, _) => return Ok(CellWrite::Own),
@@ -177,7 +211,7 @@ impl RecordCell {
     fn other(&mut self, found: &[u8]) -> Result<Option<Record>, StoreError> {
         let record = Record::decode(found).map_err(StoreError::not_executed)?;
         if matches!(&record, Record::Claimed(claimed) if claimed.run == self.run) {
-            self.held = found.to_vec();
+            self.hold(found);
             return Ok(None);
         }
         Ok(Some(record))

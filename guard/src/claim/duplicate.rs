@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use onceward_api::Code;
 
-use super::{Claim, Origin};
+use super::{Origin, Terms};
 use crate::audit;
 use crate::policy::IntervalRules;
 use crate::record::{ClaimRecord, DoneRecord, Record, UnknownRecord};
@@ -14,7 +15,22 @@ use crate::store::StoreError;
 /// Shortest retry delay for a duplicate of a run in flight, in milliseconds.
 const SHORTEST_WAIT: u64 = 1_000;
 
-impl Claim {
+impl Terms {
+    /// Decides a request that finds this record. Returns `None` if the record shows no use.
+    pub(crate) fn duplicate_for(&self, found: &Bytes) -> Result<Option<Duplicate>, StoreError> {
+        match Record::decode_shared(found).map_err(StoreError::not_executed)? {
+            Record::Issued | Record::Attempted(_) => Ok(None),
+            found => self.duplicate_of(found).map(Some),
+        }
+    }
+
+    /// Decides a request whose token has expired or is stale: a late retry still receives the stored reply.
+    pub(crate) async fn reply_to_late(&self, rejection: Rejection) -> Result<Duplicate, StoreError> {
+        let found = self.engine.store.look(&self.ticket).await?;
+        let duplicate = found.map(|found| self.duplicate_for(&found)).transpose()?.flatten();
+        Ok(duplicate.unwrap_or(Duplicate::Reject(rejection)))
+    }
+
     /// Decides a request that has found the record of another run. A different sender or different content is reported before anything
     /// else.
     pub(super) fn duplicate_of(&self, found: Record) -> Result<Duplicate, StoreError> {
@@ -24,23 +40,23 @@ impl Claim {
             Record::Attempted(_) if self.token().is_some() => return Ok(Duplicate::Reject(Code::TokenUsed.into())),
             Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord::Foreign)),
         };
-        let is_other = said.zip(self.record.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
-        let rejection = match (found, &self.terms.origin) {
+        let is_other = said.zip(self.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
+        let rejection = match (found, &self.origin) {
             (_, Origin::Token(..)) if is_other => Rejection::new(Code::TokenUsed)
                 .detail("This token was used before with different content. Fetch a new one."),
             // Only the sender of the token receives its reply.
             (found, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => found.used().into(),
             (_, _) if is_other => Code::KeyReused.into(),
             (Record::Claimed(claimed), Origin::Interval(rules)) if rules.is_lock => {
-                locked(rules, &claimed, self.terms.engine.clock.wall())
+                locked(rules, &claimed, self.engine.clock.wall())
             }
             (Record::Claimed(_), Origin::Interval(rules)) => with_message(Code::TooSoon.into(), rules),
             (Record::Done(DoneRecord { reply: Ok(reply), .. }), _) => return Ok(Duplicate::Replay(reply)),
             (Record::Done(DoneRecord { reply: Err(reason), .. }), _) => reason.into(),
-            (Record::Claimed(claimed), _) => unfinished(&claimed, self.terms.engine.clock.wall()),
+            (Record::Claimed(claimed), _) => unfinished(&claimed, self.engine.clock.wall()),
             (Record::Issued | Record::Attempted(_), _) => return Err(StoreError::not_executed(UnknownRecord::Foreign)),
         };
-        audit::rejected(&self.terms.action, &self.terms.ticket, &rejection, owner);
+        audit::rejected(&self.action, &self.ticket, &rejection, owner);
         Ok(Duplicate::Reject(rejection))
     }
 }

@@ -76,9 +76,10 @@ impl Claim {
         let mut own = self.signed_cell();
         let is_ours = match self.write_again(&mut own, &self.record).await? {
             CellWrite::Own => true,
-            CellWrite::Nothing => {
-                own.insert_again(self.revived().encode(), self.terms.rules.lease, Room::Reserved).await?.is_none()
-            }
+            CellWrite::Nothing => own
+                .insert_again(self.store(), &self.revived().encode(), self.terms.rules.lease, Room::Reserved)
+                .await?
+                .is_none(),
             CellWrite::Other(_) => false,
         };
         if is_ours {
@@ -93,7 +94,7 @@ impl Claim {
 
     /// Creates the cell of the record that the pass names, regardless of earlier commands with the same pass.
     fn signed_cell(&self) -> RecordCell {
-        RecordCell::written(self.store(), self.terms.ticket, &self.record)
+        RecordCell::written(self.terms.ticket, &self.record, self.record.encode())
     }
 
     fn settled(&self, is_ours: bool, event: ClaimEvent, settled: Settled) -> Settled {

@@ -140,7 +140,10 @@ impl Claim {
                 return Ok(NextStep::Renew(self.renewal_interval()));
             }
             CellWrite::Other(other) => other,
-            CellWrite::Nothing => match own.insert_again(self.revived().encode(), lease, Room::Reserved).await? {
+            CellWrite::Nothing => match own
+                .insert_again(self.store(), &self.revived().encode(), lease, Room::Reserved)
+                .await?
+            {
                 None => {
                     self.terms.engine.metrics.renewed();
                     // The next renewal restores the heartbeat, and is due at once.
@@ -161,8 +164,11 @@ impl Claim {
     ) -> Result<CellWrite, StoreError> {
         let KeyRules { lease, at_most_once, .. } = self.terms.rules;
         match at_most_once {
-            true => own.write(self.renewed(record), self.at_most_once_life(), Room::Reserved).await,
-            false => own.write(record.encode(), lease, Room::Reserved).await,
+            true => {
+                own.write(self.store(), &self.terms.renewed(record), self.terms.at_most_once_life(), Room::Reserved)
+                    .await
+            }
+            false => own.write(self.store(), &record.encode(), lease, Room::Reserved).await,
         }
     }
 

@@ -97,7 +97,11 @@ impl Claim {
     /// Waits for a renewal in flight, and prevents further renewals.
     pub(super) async fn begin_settling(&self) -> MutexGuard<'_, ClaimProgress> {
         self.is_settling.store(true, Ordering::SeqCst);
-        self.state.lock().await
+        // Seldom contended, and then `lock` costs several times more.
+        match self.state.try_lock() {
+            Ok(state) => state,
+            Err(_) => self.state.lock().await,
+        }
     }
 
     /// Removes the claim from the renewal queue.
@@ -107,9 +111,10 @@ impl Claim {
 
     /// Marks the outcome as unknown in the record.
     pub(super) async fn mark_unknown(&self, own: &mut RecordCell) -> Result<(), StoreError> {
-        let (ended, retain) = (self.record().with_heartbeat(0, self.deadline()).encode(), self.terms.rules.retain);
-        if matches!(own.write(ended.clone(), retain, Room::Reserved).await?, CellWrite::Nothing) {
-            own.insert_again(ended, retain, Room::Reserved).await?;
+        let (ended, retain) =
+            (self.record().with_heartbeat(0, self.terms.deadline()).encode(), self.terms.rules.retain);
+        if matches!(own.write(self.store(), &ended, retain, Room::Reserved).await?, CellWrite::Nothing) {
+            own.insert_again(self.store(), &ended, retain, Room::Reserved).await?;
         }
         Ok(())
     }
@@ -172,8 +177,8 @@ impl Claim {
         let life =
             self.token().map(|token| TokenFields::worth_putting_back(token.expires_at, &self.terms.engine.clock));
         let met = match life {
-            Some(Some(life)) => own.hand_over(&Record::ISSUED, life).await?,
-            Some(None) | None => own.erase().await?,
+            Some(Some(life)) => own.hand_over(self.store(), &Record::ISSUED, life).await?,
+            Some(None) | None => own.erase(self.store()).await?,
         };
         if matches!(met, CellWrite::Own) {
             self.terms.engine.waiters.released(&self.terms.ticket);
@@ -185,8 +190,8 @@ impl Claim {
     pub(super) async fn truncate(&self, own: &mut RecordCell) -> Result<(), StoreError> {
         let Origin::Interval(rules) = &self.terms.origin else { return Ok(()) };
         match rules.every.checked_sub(self.age()).filter(|left| !left.is_zero()) {
-            Some(left) => own.write(self.record().encode(), left, Room::Reserved).await.map(drop),
-            None => own.erase().await.map(drop),
+            Some(left) => own.write(self.store(), &self.record().encode(), left, Room::Reserved).await.map(drop),
+            None => own.erase(self.store()).await.map(drop),
         }
     }
 
@@ -194,11 +199,11 @@ impl Claim {
     pub(super) async fn complete(&self, own: &mut RecordCell, record: &[u8]) -> Result<Option<Settled>, StoreError> {
         let retain = self.terms.rules.retain;
         for _ in 0..MAX_CONFLICTS {
-            let other = match own.write(record.to_vec(), retain, Room::Free).await? {
+            let other = match own.end(self.store(), record, retain, Room::Free).await? {
                 CellWrite::Own => return Ok(Some(Settled::Final)),
                 CellWrite::Other(found) => found,
                 // The claim has expired, and no other request has claimed.
-                CellWrite::Nothing => match own.insert_again(record.to_vec(), retain, Room::Free).await? {
+                CellWrite::Nothing => match own.insert_again(self.store(), record, retain, Room::Free).await? {
                     None if own.is_at(record) => return Ok(Some(Settled::Final)),
                     // A late renewal has inserted the claim first.
                     None => continue,

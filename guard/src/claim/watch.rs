@@ -162,11 +162,12 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::guard::Guard;
-    use crate::intent::{Intent, Subject};
+    use crate::intent::Intent;
     use crate::key::Key;
     use crate::open_claims::ClaimCounts;
     use crate::policy::{KeyRules, Policy};
     use crate::store::Memory;
+    use crate::subject::Subject;
     use crate::token::secret::Secret;
     use crate::verdict::Verdict;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use onceward_api::{Code, Outcome};
 
 use super::{Guard, check, issue, wait};
-use crate::intent::{Binding, Intent};
+use crate::binding::Binding;
+use crate::intent::Intent;
 use crate::policy::Policy;
 use crate::rejection::Rejection;
 use crate::run_id::RunId;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use onceward_api::Code;
 
+use crate::attempt::Attempt;
 use crate::audit;
-use crate::claim::{Claim, Origin, Terms};
+use crate::claim::{Entered, Origin, Terms};
 use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::key::Key;
@@ -38,15 +39,19 @@ pub(super) async fn decide(engine: &Arc<Engine>, policy: &Policy, intent: &Inten
 }
 
 async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-    let mint = match engine.secrets.known() {
-        Some(mint) => mint,
+    let verified = match engine.secrets.known().as_deref() {
+        Some(mint) => Some(verify(mint, rules.bound, intent)),
+        None => None,
+    };
+    let verified = match verified {
+        Some(verified) => verified,
         // A text without the shape of a token is rejected before the secret is fetched from the store.
-        None => match shape(intent) {
-            Ok(_) => Box::pin(engine.mint()).await?,
-            Err(rejection) => return Ok(rejection.into()),
+        None => match intent.credential.presented() {
+            Ok(_) => verify(&*Box::pin(engine.mint()).await?, rules.bound, intent),
+            Err(code) => Err(code.into()),
         },
     };
-    let token = match verify(&mint, rules.bound, intent) {
+    let token = match verified {
         Ok(token) => token,
         Err(rejection) => return Ok(rejection.into()),
     };
@@ -56,32 +61,41 @@ async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'
     if let Some(remember) = &rules.remember {
         return Box::pin(check_remembered(engine, remember, intent, token, in_flight)).await;
     }
-    let engine = || Arc::clone(engine);
-    let expired = Code::TokenExpired.into();
-    match (engine().is_expired(&token), intent.attempt) {
-        (false, None) => Ok(match engine().redeem(&token, &ticket).await? {
-            Ok(()) => Verdict::Run(Pass::of_token(engine(), token, in_flight)),
-            Err(rejection) => rejection.into(),
-        }),
-        (false, Some(attempt)) => Ok(match Box::pin(engine().mark(&token, attempt)).await? {
-            Ok(run) => Verdict::Run(Pass::of_attempt(engine(), token, attempt, run, in_flight)),
-            Err(rejection) => rejection.into(),
-        }),
-        // A late retry of an attempt that was accepted in time is still that attempt.
-        (true, Some(attempt)) => Ok(match Box::pin(engine().marked(&token, attempt)).await? {
-            Some(run) => Verdict::Run(Pass::of_attempt(engine(), token, attempt, run, in_flight)),
-            None => Verdict::Reject(expired),
-        }),
-        (true, None) => Ok(Verdict::Reject(expired)),
+    if let Some(attempt) = intent.attempt {
+        return Box::pin(check_attempt(engine, token, attempt, in_flight)).await;
     }
+    if engine.is_expired(&token) {
+        return Ok(Verdict::Reject(Code::TokenExpired.into()));
+    }
+    Ok(match engine.redeem(&token, &ticket).await? {
+        Ok(()) => Verdict::Run(Pass::of_token(Arc::clone(engine), token, ticket, in_flight)),
+        Err(rejection) => rejection.into(),
+    })
+}
+
+/// Checks a plain token with an attempt. A late retry of an attempt that was accepted in time is still that attempt.
+async fn check_attempt(
+    engine: &Arc<Engine>,
+    token: TokenFields,
+    attempt: &Attempt,
+    in_flight: InFlight,
+) -> Result<Verdict, StoreError> {
+    let run = match engine.is_expired(&token) {
+        false => engine.mark(&token, attempt).await?,
+        true => engine.marked(&token, attempt).await?.ok_or_else(|| Code::TokenExpired.into()),
+    };
+    Ok(match run {
+        Ok(run) => Verdict::Run(Pass::of_attempt(Arc::clone(engine), token, attempt, run, in_flight)),
+        Err(rejection) => rejection.into(),
+    })
 }
 
 async fn check_key(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
     let Some(key) = intent.key else { return Ok(Verdict::Reject(Code::KeyMissing.into())) };
     let Some(in_flight) = engine.shutdown.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
-    let claim = claim_of_key(engine, rules, intent, key);
-    engine.admit(claim.ticket()).await?;
-    enter(engine, claim, in_flight).await
+    let terms = terms_of_key(engine, rules, intent, key);
+    engine.admit(&terms.ticket).await?;
+    enter(terms, in_flight).await
 }
 
 /// Checks a remembered token. A late retry still receives its reply, even if the token has expired or is stale.
@@ -92,11 +106,11 @@ async fn check_remembered(
     token: TokenFields,
     in_flight: InFlight,
 ) -> Result<Verdict, StoreError> {
-    let claim = claim_of_token(engine, rules, intent, token);
+    let terms = terms_of_token(engine, rules, intent, token);
     if engine.is_expired(&token) && intent.attempt.is_none() {
-        return claim.reply_to_late(Code::TokenExpired.into()).await.map(Verdict::from);
+        return terms.reply_to_late(Code::TokenExpired.into()).await.map(Verdict::from);
     }
-    enter(engine, claim, in_flight).await
+    enter(terms, in_flight).await
 }
 
 async fn check_interval(
@@ -107,7 +121,7 @@ async fn check_interval(
     let ticket = ticket_of_interval(engine, intent).await?;
     engine.admit(&ticket).await?;
     let Some(in_flight) = engine.shutdown.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
-    enter(engine, claim(engine, &rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), in_flight).await
+    enter(terms(engine, &rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), in_flight).await
 }
 
 async fn ticket_of_interval(engine: &Engine, intent: &Intent<'_>) -> Result<Ticket, StoreError> {
@@ -119,16 +133,14 @@ async fn ticket_of_interval(engine: &Engine, intent: &Intent<'_>) -> Result<Tick
     Ok(Ticket::of_name(&intent.subject, &intent.action, name))
 }
 
-async fn enter(engine: &Arc<Engine>, claim: Arc<Claim>, in_flight: InFlight) -> Result<Verdict, StoreError> {
-    if engine.renewals.is_full() {
+async fn enter(terms: Terms, in_flight: InFlight) -> Result<Verdict, StoreError> {
+    if terms.engine.renewals.is_full() {
         return Err(StoreError::not_executed("too many failed writes wait for a retry, so new work is rejected"));
     }
-    let mut in_flight = Some(in_flight);
-    match (claim.enter(&mut in_flight).await?, in_flight) {
-        (None, Some(in_flight)) => Ok(Verdict::Run(Pass::of_claim(Arc::clone(engine), claim, in_flight))),
-        (Some(duplicate), _) => Ok(duplicate.into()),
-        (None, None) => unreachable!("`enter` takes `in_flight` only if it fails"),
-    }
+    Ok(match terms.enter(in_flight).await? {
+        Entered::Run(claim, in_flight) => Verdict::Run(Pass::of_claim(claim, in_flight)),
+        Entered::Duplicate(duplicate) => duplicate.into(),
+    })
 }
 
 /// Returns the rejection, or an internal error if the conflicting claim belongs to the run of the guard around the handler. That is a bug
@@ -160,7 +172,7 @@ pub(super) async fn ticket(
     intent: &Intent<'_>,
 ) -> Result<Option<Ticket>, StoreError> {
     Ok(match policy {
-        Policy::Token(_) => intent.credential.and_then(TokenFields::open).map(|(token, _)| Ticket::of_token(token.id)),
+        Policy::Token(_) => intent.credential.fields().map(|token| Ticket::of_token(token.id)),
         Policy::Key(_) => intent.key.map(|key| Ticket::of_key(&intent.subject, &intent.action, key)),
         Policy::Interval(_) => Some(ticket_of_interval(engine, intent).await?),
     })
@@ -171,41 +183,41 @@ pub(super) async fn is_claimed_by(engine: &Engine, ticket: &Ticket, run: RunId) 
     Ok(matches!(engine.record(ticket).await?, Some(Record::Claimed(claimed)) if claimed.run == run))
 }
 
-/// Returns the claim of a duplicate that was rejected as `in_progress` and may wait, or `None` if it cannot wait.
-pub(super) fn waiting_claim(engine: &Arc<Engine>, policy: &Policy, intent: &Intent<'_>) -> Option<Arc<Claim>> {
+/// Returns the terms of a duplicate that was rejected as `in_progress` and may wait, or `None` if it cannot wait.
+pub(super) fn waiting_terms(engine: &Arc<Engine>, policy: &Policy, intent: &Intent<'_>) -> Option<Terms> {
     match policy {
-        Policy::Key(rules) => intent.key.map(|key| claim_of_key(engine, rules, intent, key)),
+        Policy::Key(rules) => intent.key.map(|key| terms_of_key(engine, rules, intent, key)),
         Policy::Token(rules) => {
-            let (token, _) = TokenFields::open(intent.credential?)?;
-            rules.remember.as_ref().map(|remember| claim_of_token(engine, remember, intent, token))
+            let token = intent.credential.fields()?;
+            rules.remember.as_ref().map(|remember| terms_of_token(engine, remember, intent, *token))
         }
         Policy::Interval(_) => None,
     }
 }
 
-fn claim_of_key(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Arc<Claim> {
+fn terms_of_key(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Terms {
     let ticket = Ticket::of_key(&intent.subject, &intent.action, key);
     let fingerprint = intent.fingerprint.map(|fingerprint| fingerprint.keyed(key.as_bytes(), ticket.digest()));
-    claim(engine, rules, intent, ticket, fingerprint, Origin::Key)
+    terms(engine, rules, intent, ticket, fingerprint, Origin::Key)
 }
 
-fn claim_of_token(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>, token: TokenFields) -> Arc<Claim> {
+fn terms_of_token(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>, token: TokenFields) -> Terms {
     let ticket = Ticket::of_token(token.id);
     let fingerprint = intent.fingerprint.map(|fingerprint| fingerprint.keyed(token.id.as_bytes(), ticket.digest()));
-    claim(engine, rules, intent, ticket, fingerprint, Origin::Token(token, intent.asker(token.id)))
+    terms(engine, rules, intent, ticket, fingerprint, Origin::Token(token, intent.asker(token.id)))
 }
 
-fn claim(
+fn terms(
     engine: &Arc<Engine>,
     rules: &KeyRules,
     intent: &Intent<'_>,
     ticket: Ticket,
     fingerprint: Option<[u8; 16]>,
     origin: Origin,
-) -> Arc<Claim> {
+) -> Terms {
     let attempt = intent.attempt.map(|attempt| attempt.under(ticket.digest(), fingerprint));
     let (engine, rules, action) = (Arc::clone(engine), rules.clone(), audit::named(&intent.action));
-    Arc::new(Claim::new(Terms { engine, rules, origin, action, ticket, fingerprint, attempt }))
+    Terms { engine, rules, origin, action, ticket, fingerprint, attempt }
 }
 
 /// Performs every check on a token that needs no store command, in the order of the contract.
@@ -246,16 +258,9 @@ pub(super) fn rejection_after(error: &StoreError, policy: &Policy, intent: &Inte
     code.into()
 }
 
-/// Returns the presented text if it has the shape of a token.
-fn shape<'a>(intent: &Intent<'a>) -> Result<&'a str, Rejection> {
-    let text = intent.credential.ok_or(Code::TokenMissing)?;
-    TokenFields::open(text).map(|_| text).ok_or(Code::TokenMalformed.into())
-}
-
 /// Verifies that one of the guard's secrets signed the token, and that it is valid for this intent.
 pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<TokenFields, Rejection> {
-    let text = intent.credential.ok_or(Code::TokenMissing)?;
-    let token = mint.verify(text, &intent.action, &intent.subject)?;
+    let token = mint.verify(&intent.credential, &intent.action, &intent.subject)?;
     if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
         return Err(Rejection::new(Code::TokenInvalid)
             .detail("This submission needs a token that is bound to it. Fetch a token for its action and subject."));

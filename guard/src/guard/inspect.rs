@@ -63,7 +63,7 @@ async fn look_at_token(
 }
 
 pub(super) async fn inspect(engine: &Engine, intent: &Intent<'_>) -> Result<Option<TokenInfo>, StoreError> {
-    let Some((fields, _)) = intent.credential.and_then(TokenFields::open) else { return Ok(None) };
+    let Some(&fields) = intent.credential.fields() else { return Ok(None) };
     let ticket = Ticket::of_token(fields.id);
     Ok(Some(TokenInfo {
         ticket,
@@ -85,11 +85,12 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::guard::Guard;
-    use crate::intent::{Intent, Subject};
+    use crate::intent::Intent;
     use crate::key::Key;
     use crate::policy::{KeyRules, Policy};
     use crate::reply::Reply;
     use crate::store::Memory;
+    use crate::subject::Subject;
     use crate::testing;
     use crate::verdict::Verdict;
 

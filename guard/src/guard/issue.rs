@@ -6,9 +6,9 @@ use onceward_api::Code;
 use uuid::Uuid;
 
 use super::TOKEN_TTL;
+use crate::binding::Binding;
 use crate::engine::Engine;
 use crate::epoch::Epoch;
-use crate::intent::Binding;
 use crate::policy::SettingError;
 use crate::random;
 use crate::record::Record;

@@ -28,11 +28,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::binding::Binding;
     use crate::guard::Guard;
-    use crate::intent::{Binding, Intent, Subject};
+    use crate::intent::Intent;
     use crate::policy::Policy;
     use crate::reply::NoReply;
     use crate::snapshot::RecordState;
+    use crate::subject::Subject;
     use crate::testing;
     use crate::verdict::Verdict;
 

@@ -95,11 +95,13 @@ mod tests {
 
     use super::*;
     use crate::attempt::Attempt;
-    use crate::intent::{Binding, Intent, Subject};
+    use crate::binding::Binding;
+    use crate::intent::Intent;
     use crate::policy::{Policy, TokenRules};
     use crate::reply::NoReply;
     use crate::settled::Settled;
     use crate::snapshot::RecordState;
+    use crate::subject::Subject;
     use crate::testing;
     use crate::verdict::Verdict;
 

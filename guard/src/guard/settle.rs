@@ -16,7 +16,7 @@ use crate::run_id::RunId;
 use crate::settled::Settled;
 use crate::store::{Compared, Room, StoreError};
 use crate::ticket::{Kind, Ticket};
-use crate::token::TokenFields;
+use crate::token::{Credential, TokenFields};
 
 /// The submission to settle.
 pub(super) struct Target<'a> {
@@ -43,13 +43,13 @@ pub(super) async fn settle_intent(
     intent: &Intent<'_>,
     settlement: Settlement,
 ) -> Result<Settled, StoreError> {
-    let (ticket, token) = match (intent.key, intent.credential) {
+    let (ticket, token) = match (intent.key, &intent.credential) {
         (Some(key), _) => (Ticket::of_key(&intent.subject, &intent.action, key), None),
-        (None, Some(_)) => match super::check::verify(&*engine.mint().await?, false, intent) {
+        (None, Credential::Missing) => return Ok(Settled::Rejected(Code::KeyMissing.into())),
+        (None, _) => match super::check::verify(&*engine.mint().await?, false, intent) {
             Ok(token) => (Ticket::of_token(token.id), Some(token)),
             Err(rejection) => return Ok(Settled::Rejected(rejection)),
         },
-        (None, None) => return Ok(Settled::Rejected(Code::KeyMissing.into())),
     };
     settle(engine, rules, &Target { ticket, token, action: &intent.action }, settlement).await
 }
@@ -119,10 +119,11 @@ fn absent(kind: Kind, effect: Effect) -> Settled {
 mod tests {
     use super::*;
     use crate::attempt::Attempt;
-    use crate::intent::{Binding, Subject};
+    use crate::binding::Binding;
     use crate::key::Key;
     use crate::policy::{Policy, TokenRules};
     use crate::snapshot::RecordState;
+    use crate::subject::Subject;
     use crate::testing;
     use crate::verdict::Verdict;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use onceward_api::Code;
 
-use super::check::{decide, waiting_claim};
-use crate::claim::Claim;
+use super::check::{decide, waiting_terms};
+use crate::claim::Terms;
 use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::metrics::WaitResult;
@@ -29,11 +29,11 @@ pub(super) async fn wait_after(
     enough: impl Future<Output = ()>,
     idle: impl Fn(bool),
 ) -> Result<Verdict, StoreError> {
-    let Some(claim) = waiting_claim(engine, policy, intent).filter(|_| rejection.code() == Code::InProgress) else {
+    let Some(terms) = waiting_terms(engine, policy, intent).filter(|_| rejection.code() == Code::InProgress) else {
         return Ok(rejection.into());
     };
-    let waited = match engine.waiters.seat(claim.ticket()) {
-        Some(seat) => wait_in(engine, &seat, &claim, policy, intent, pin!(enough), idle).await?,
+    let waited = match engine.waiters.seat(&terms.ticket) {
+        Some(seat) => wait_in(engine, &seat, &terms, policy, intent, pin!(enough), idle).await?,
         None => None,
     };
     engine.metrics.waited(match &waited {
@@ -48,7 +48,7 @@ pub(super) async fn wait_after(
 async fn wait_in(
     engine: &Arc<Engine>,
     seat: &Seat,
-    claim: &Claim,
+    terms: &Terms,
     policy: &Policy,
     intent: &Intent<'_>,
     mut enough: Pin<&mut impl Future<Output = ()>>,
@@ -62,7 +62,7 @@ async fn wait_in(
     };
     let Some(first) = end().await else { return Ok(None) };
     // By now, the key may belong to a request with other content.
-    if let Some(duplicate) = duplicate_at_end(claim, &first)? {
+    if let Some(duplicate) = duplicate_at_end(terms, &first)? {
         return Ok(Some(duplicate.into()));
     }
     if first.is_doubtful() {
@@ -70,7 +70,7 @@ async fn wait_in(
     }
     match decide(engine, policy, intent).await? {
         Verdict::Reject(rejection) if rejection.code() == Code::InProgress => match end().await {
-            Some(second) => Ok(duplicate_at_end(claim, &second)?.map(Verdict::from)),
+            Some(second) => Ok(duplicate_at_end(terms, &second)?.map(Verdict::from)),
             None => Ok(None),
         },
         verdict => Ok(Some(verdict)),
@@ -78,9 +78,9 @@ async fn wait_in(
 }
 
 /// Returns the verdict for a waiter after this end of the run, or `None` if the record does not show that the token or key was used.
-fn duplicate_at_end(claim: &Claim, ended: &RunEnd) -> Result<Option<Duplicate>, StoreError> {
+fn duplicate_at_end(terms: &Terms, ended: &RunEnd) -> Result<Option<Duplicate>, StoreError> {
     match ended {
-        RunEnd::Found(Some(found)) => claim.duplicate_for(found),
+        RunEnd::Found(Some(found)) => terms.duplicate_for(found),
         RunEnd::Found(None) | RunEnd::Released => Ok(None),
     }
 }

@@ -30,9 +30,9 @@ pub(crate) struct Route {
     pub(crate) next_token: bool,
 }
 
-/// The decision about a request.
-pub(crate) enum Decision {
-    Run(Box<AdmittedRequest>),
+/// The decision about a request. `R` is what a run needs: its pass, and later the whole admitted request.
+pub(crate) enum Decision<R> {
+    Run(R),
     Replay(Reply),
     /// The request runs without protection: it has no key and the key is optional, or the store failed and the policy fails open.
     Unprotected,
@@ -42,6 +42,17 @@ pub(crate) enum Decision {
 pub(crate) struct AdmittedRequest {
     pub(crate) guarded: Arc<GuardedRequest>,
     pub(crate) pass: Pass,
+}
+
+impl<R> Decision<R> {
+    /// Converts what a run needs.
+    pub(crate) fn map_run<T>(self, admit: impl FnOnce(R) -> T) -> Decision<T> {
+        match self {
+            Self::Run(run) => Decision::Run(admit(run)),
+            Self::Replay(reply) => Decision::Replay(reply),
+            Self::Unprotected => Decision::Unprotected,
+        }
+    }
 }
 
 impl Route {
@@ -54,47 +65,59 @@ impl Route {
         self.mode.min(self.guard.mode())
     }
 
+    /// Returns whether a duplicate waits for the first request. An observed request does not wait.
+    pub(crate) fn waits(&self) -> bool {
+        self.wait.is_some_and(|longest| !longest.is_zero()) && self.mode() == Mode::Enforce
+    }
+
     /// Counts a rejection that precedes the guard's decision.
-    fn count(&self, rejection: Rejection) -> Rejection {
+    pub(crate) fn count(&self, rejection: Rejection) -> Rejection {
         self.guard.count_rejection(&self.policy, rejection.code());
         rejection
+    }
+
+    /// Returns the request that this pass admits, inside of the guard `outer`.
+    pub(crate) fn admit(
+        &self,
+        parsed: ParsedRequest,
+        pass: Pass,
+        outer: Option<Arc<GuardedRequest>>,
+    ) -> AdmittedRequest {
+        AdmittedRequest { guarded: GuardedRequest::new(parsed, self.policy.label().as_str(), &pass, outer), pass }
     }
 
     /// Decides about a request that outer guards may have admitted. The client receives the error as the response. A duplicate stops
     /// waiting when `enough` completes. The future is cancel safe while `idle` was last called with `true`.
     pub(crate) async fn decide<F: Future<Output = ()>>(
         &self,
-        parsed: Result<Option<ParsedRequest>, Rejection>,
-        outer: Option<Arc<GuardedRequest>>,
+        parsed: &ParsedRequest,
+        outer: Option<&GuardedRequest>,
         enough: impl FnOnce(Duration) -> F,
         idle: impl Fn(bool),
-    ) -> Result<Decision, Rejection> {
-        let Some(parsed) = parsed.map_err(|rejection| self.count(rejection))? else {
-            return Ok(Decision::Unprotected);
-        };
+    ) -> Result<Decision<Pass>, Rejection> {
+        let intent = parsed.intent();
         let failed = |error| {
             tracing::debug!(%error, action = parsed.action(), "could not check the request; the handler does not run");
-            Guard::rejection_after(&error, &self.policy, &parsed.intent())
+            Guard::rejection_after(&error, &self.policy, &intent)
         };
         if parsed.only_looks() {
-            let seen = Box::pin(self.guard.look(&self.policy, &parsed.intent())).await.map_err(failed)?;
+            let seen = Box::pin(self.guard.look(&self.policy, &intent)).await.map_err(failed)?;
             return seen.into_reply().map(Decision::Replay);
         }
-        let decided = match (self.guard.decide(&self.policy, &parsed.intent()).await, &outer) {
+        let decided = match (self.guard.decide(&self.policy, &intent).await, outer) {
             (Ok(Verdict::Reject(rejection)), Some(outer)) => {
-                Ok(Verdict::Reject(Box::pin(self.unless_nested(rejection, &parsed, outer)).await))
+                Ok(Verdict::Reject(Box::pin(self.unless_nested(rejection, parsed, outer)).await))
             }
             (decided, _) => decided,
         };
         let checked = match (decided, self.wait) {
-            // An observed request does not wait. `enough` also ends the wait of a client that has closed its connection.
-            (Ok(Verdict::Reject(rejection)), Some(longest)) if self.mode() == Mode::Enforce && !longest.is_zero() => {
-                let intent = parsed.intent();
+            // `enough` also ends the wait of a client that has closed its connection.
+            (Ok(Verdict::Reject(rejection)), Some(longest)) if self.waits() => {
                 Box::pin(self.guard.wait_if_in_progress(rejection, &self.policy, &intent, enough(longest), idle)).await
             }
             (checked, _) => checked,
         };
-        self.guard.count_verdict(&self.policy, &checked, &parsed.intent());
+        self.guard.count_verdict(&self.policy, &checked, &intent);
         if let Err(error) = &checked
             && self.guard.fails_open(&self.policy, error)
         {
@@ -102,10 +125,7 @@ impl Route {
             return Ok(Decision::Unprotected);
         }
         match checked.map_err(failed)? {
-            Verdict::Run(pass) => {
-                let guarded = GuardedRequest::new(parsed, self.policy.label().as_str(), &pass, outer);
-                Ok(Decision::Run(Box::new(AdmittedRequest { guarded, pass })))
-            }
+            Verdict::Run(pass) => Ok(Decision::Run(pass)),
             Verdict::Replay(reply) => Ok(Decision::Replay(reply)),
             Verdict::Reject(rejection) => Err(rejection),
         }
@@ -120,7 +140,7 @@ impl Route {
         reply: Result<Reply, NoReply>,
         reported: Option<Outcome>,
     ) -> (Outcome, Option<Token>) {
-        let successor = pass.binding(&guarded.parsed().intent());
+        let successor = self.next_token.then(|| pass.binding(&guarded.parsed().intent()));
         let settled = pass.end(judgement.effect, reply).await;
         if let Err(error) = &settled {
             tracing::debug!(
@@ -129,8 +149,8 @@ impl Route {
             );
         }
         let outcome = judgement.outcome(reported, &settled, &self.policy);
-        let next = match settled {
-            Ok(Settled::Final) if self.next_token => {
+        let next = match (settled, successor) {
+            (Ok(Settled::Final), Some(successor)) => {
                 let issued = Box::pin(self.guard.issue(self.guard.token_ttl(), successor)).await;
                 issued.inspect_err(|error| tracing::debug!(%error, "could not issue the next token")).ok()
             }

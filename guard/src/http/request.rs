@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use onceward_api::path::canonical;
+use onceward_api::path::{canonical, canonical_action};
 use onceward_api::{Code, header};
 
 use super::body::{BufferedBody, RequestBody, too_large};
 use super::key_source::KeySource;
 use super::token_source::find_token;
 use crate::fingerprint::{Fields, Fingerprint};
-use crate::intent::{Intent, Subject};
+use crate::intent::Intent;
 use crate::key::Key;
 use crate::policy::{Policy, TokenRules};
 use crate::rejection::Rejection;
+use crate::subject::Subject;
+use crate::token::Credential;
 
 /// The head of a request. Each adapter implements it for the requests of its framework, so that no header is copied.
 pub trait RequestHead {
@@ -45,15 +47,16 @@ pub(super) fn content_type(request: &impl RequestHead) -> Option<&str> {
 
 /// Returns a header value as text, if it is visible ASCII.
 pub(super) fn visible(value: &[u8]) -> Option<&str> {
-    let is_visible = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
-    std::str::from_utf8(value).ok().filter(|text| text.as_bytes().iter().all(is_visible))
+    // Without an early exit, so that the compiler checks many bytes at once.
+    let is_visible = value.iter().fold(true, |so_far, byte| so_far & matches!(byte, b' '..=b'~' | b'\t'));
+    is_visible.then(|| std::str::from_utf8(value).ok()).flatten()
 }
 
 /// A parsed request.
 pub(crate) struct ParsedRequest {
     action: String,
     subject: Subject<'static>,
-    token: Option<String>,
+    token: Credential,
     key: Option<Key>,
     fingerprint: Option<Fingerprint>,
     has_whole_body: bool,
@@ -63,7 +66,15 @@ pub(crate) struct ParsedRequest {
 impl ParsedRequest {
     /// Creates a request without token, key and fingerprint. `only_looks` means that the handler must not run.
     fn new(action: String, subject: Subject<'static>, only_looks: bool) -> Self {
-        Self { action, subject, token: None, key: None, fingerprint: None, has_whole_body: false, only_looks }
+        Self {
+            action,
+            subject,
+            token: Credential::Missing,
+            key: None,
+            fingerprint: None,
+            has_whole_body: false,
+            only_looks,
+        }
     }
 
     /// Returns whether the body was read to its end before the handler was called, so that no extractor can find it incomplete.
@@ -93,17 +104,12 @@ impl ParsedRequest {
     }
 
     pub(crate) fn intent(&self) -> Intent<'_> {
-        let mut intent = Intent::new(&self.action, self.subject.borrowed());
-        if let Some(token) = &self.token {
-            intent = intent.credential(token);
+        Intent {
+            credential: self.token,
+            key: self.key.as_ref(),
+            fingerprint: self.fingerprint,
+            ..Intent::of_canonical(self.action.as_str(), self.subject.borrowed())
         }
-        if let Some(key) = &self.key {
-            intent = intent.key(key);
-        }
-        if let Some(fingerprint) = self.fingerprint {
-            intent = intent.fingerprint(fingerprint);
-        }
-        intent
     }
 }
 
@@ -222,10 +228,10 @@ impl<R: RequestHead> RequestReader<R> {
         Ok(ParsedRequest { fingerprint: Some(body.fingerprint(request, &self.fields)), ..asked })
     }
 
-    /// Returns the action of the request: the one that the route names, or method and path.
+    /// Returns the action of the request: the one that the route names, or method and path. It is canonical.
     pub(crate) fn action(&self, request: &R) -> String {
         match &self.action {
-            Some(action) => action.as_ref().to_owned(),
+            Some(action) => canonical_action(action).into_owned(),
             None => action_of(request.method(), request.path()),
         }
     }

@@ -69,7 +69,7 @@ impl GuardResponse {
     /// Creates the replay of a stored response.
     pub fn replay(reply: &Reply) -> Self {
         let mut headers: Headers = Vec::with_capacity(8);
-        headers.extend(reply.named_headers().cloned());
+        headers.extend(reply.shared_headers());
         if !headers.iter().any(|(name, _)| name == "cache-control") {
             add(&mut headers, "cache-control", "no-store");
         }

@@ -2,6 +2,8 @@
 
 pub(super) mod form;
 
+use std::borrow::Cow;
+
 use bytes::BytesMut;
 use futures_util::StreamExt as _;
 use onceward_api::{Code, header};
@@ -10,16 +12,20 @@ use self::form::{Form, Scan, broken};
 use super::body::{BodyEnd, RequestBody};
 use super::request::{RequestHead, visible};
 use crate::rejection::Rejection;
+use crate::token::Credential;
 
 /// Finds the token in the values of the `Onceward-Token` header and in the query; `None` if there is none.
 ///
 /// # Errors
 /// If there are two different tokens, or a value is not visible ASCII.
-pub fn token_in<'a>(header: impl IntoIterator<Item = &'a [u8]>, query: &str) -> Result<Option<String>, Rejection> {
+pub fn token_in<'a>(
+    header: impl IntoIterator<Item = &'a [u8]>,
+    query: &'a str,
+) -> Result<Option<Cow<'a, str>>, Rejection> {
     let mut carried = TokenSources::default();
     carried.and_header(header)?;
     carried.and_query(query)?;
-    Ok(carried.into_token())
+    Ok(carried.token)
 }
 
 /// Finds the token of a request. The body is read only if it is a form, and is put back for the handler.
@@ -27,21 +33,21 @@ pub(super) async fn find_token<B: RequestBody>(
     request: &impl RequestHead,
     body: &mut B,
     limit: usize,
-) -> Result<Option<String>, Rejection> {
+) -> Result<Credential, Rejection> {
     let mut carried = TokenSources::default();
     carried.and_header(request.header(header::TOKEN))?;
     carried.and_query(request.query())?;
     if let Some(form) = Form::of(request) {
         Box::pin(read_form(body, form?, &mut carried, limit)).await?;
     }
-    Ok(carried.into_token())
+    Ok(carried.token.map_or(Credential::Missing, |token| Credential::of(&token)))
 }
 
 /// Reads a form until its token is found, and puts back the data that was read.
 async fn read_form<B: RequestBody>(
     body: &mut B,
     mut form: Form,
-    carried: &mut TokenSources,
+    carried: &mut TokenSources<'_>,
     limit: usize,
 ) -> Result<(), Rejection> {
     let mut read = BytesMut::new();
@@ -63,7 +69,7 @@ async fn read_form<B: RequestBody>(
     // Also correct for a form that was read to its end: the next reader finds the end there.
     body.put_back(read.freeze(), BodyEnd::Open);
     match scan {
-        Scan::Found(token) => carried.and(&token),
+        Scan::Found(token) => carried.and(Cow::Owned(token)),
         Scan::Absent => Ok(()),
         Scan::More if carried.token.is_some() => Ok(()),
         Scan::More => Err(Rejection::new(Code::BodyTooLarge).detail(format!(
@@ -75,42 +81,38 @@ async fn read_form<B: RequestBody>(
 
 /// The token of a request, collected from all sources.
 #[derive(Default)]
-struct TokenSources {
-    token: Option<String>,
+struct TokenSources<'a> {
+    token: Option<Cow<'a, str>>,
 }
 
-impl TokenSources {
+impl<'a> TokenSources<'a> {
     /// Adds the token of another source. An empty value is ignored: a form whose script has not run sends its field empty.
-    fn and(&mut self, other: &str) -> Result<(), Rejection> {
+    fn and(&mut self, other: Cow<'a, str>) -> Result<(), Rejection> {
         match &self.token {
             _ if other.is_empty() => Ok(()),
-            Some(token) if token != other => Err(Rejection::new(Code::TokenMalformed)
+            Some(token) if *token != other => Err(Rejection::new(Code::TokenMalformed)
                 .detail("The request carries two different tokens. Send one, in the header or in the form.")),
             Some(_) => Ok(()),
             None => {
-                self.token = Some(other.to_owned());
+                self.token = Some(other);
                 Ok(())
             }
         }
     }
 
     /// Adds the values of the header, which may be sent more than once.
-    fn and_header<'a>(&mut self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Rejection> {
+    fn and_header(&mut self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Rejection> {
         values.into_iter().try_for_each(|value| match visible(value) {
-            Some(text) => self.and(text),
+            Some(text) => self.and(Cow::Borrowed(text)),
             None => Err(Code::TokenMalformed.into()),
         })
     }
 
     /// Adds the values in the query.
-    fn and_query(&mut self, query: &str) -> Result<(), Rejection> {
+    fn and_query(&mut self, query: &'a str) -> Result<(), Rejection> {
         form_urlencoded::parse(query.as_bytes())
             .filter(|(name, _)| name == header::FIELD)
-            .try_for_each(|(_, value)| self.and(&value))
-    }
-
-    fn into_token(self) -> Option<String> {
-        self.token
+            .try_for_each(|(_, value)| self.and(value))
     }
 }
 
@@ -121,13 +123,13 @@ mod tests {
     #[test]
     fn two_sources_may_agree_and_must_not_differ() {
         let mut carried = TokenSources::default();
-        carried.and("").unwrap();
+        carried.and("".into()).unwrap();
         assert!(carried.token.is_none());
-        carried.and("t").unwrap();
-        carried.and("t").unwrap();
+        carried.and("t".into()).unwrap();
+        carried.and("t".into()).unwrap();
         carried.and_query("a=1&_onceward=t&_onceward=").unwrap();
-        assert_eq!(carried.and("u").unwrap_err().code(), Code::TokenMalformed);
-        assert_eq!(carried.into_token().as_deref(), Some("t"));
+        assert_eq!(carried.and("u".into()).unwrap_err().code(), Code::TokenMalformed);
+        assert_eq!(carried.token.as_deref(), Some("t"));
     }
 
     #[test]

@@ -40,14 +40,6 @@ impl<'a> Reader<'a> {
         if self.flag()? { read(self).map(Some) } else { Some(None) }
     }
 
-    /// Reads bytes that follow their length.
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = usize::from(self.small()?);
-        let (bytes, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
     /// Returns the remaining bytes.
     pub(super) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)

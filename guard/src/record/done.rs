@@ -41,7 +41,7 @@ impl DoneRecord {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(80 + self.reply.as_ref().map_or(0, |reply| reply.size()));
+        let mut bytes = Vec::with_capacity(64 + self.reply.as_ref().map_or(0, encoded_size));
         bytes.extend_from_slice(&[VERSION, DONE]);
         bytes.extend_from_slice(self.run.as_bytes());
         write_optional(&mut bytes, self.fingerprint.as_ref().map(|fingerprint| &fingerprint[..]));
@@ -67,44 +67,41 @@ impl DoneRecord {
         (*bytes.get(before)? == REPLY).then(|| [&bytes[..before], &[NoReply::NoRoom.number()]].concat())
     }
 
-    pub(super) fn read(from: &mut Reader<'_>) -> Option<Self> {
+    /// Reads the record. `share` returns a part of its bytes for the reply.
+    pub(super) fn read(from: &mut Reader<'_>, share: impl FnOnce(&[u8]) -> Bytes) -> Option<Self> {
         Some(Self {
             run: RunId::from_bytes(from.array()?),
             fingerprint: from.optional(Reader::array)?,
             asker: from.optional(Reader::array)?,
             deadline: from.number()?,
             reply: match from.array()? {
-                [REPLY] => Ok(read_reply(from)?),
+                [REPLY] => Ok(read_reply(from, share)?),
                 [number] => Err(NoReply::from_number(number)?),
             },
         })
     }
 }
 
+/// Returns the encoded size of a reply, in bytes.
+fn encoded_size(reply: &Reply) -> usize {
+    4 + reply.encoded_headers().0.len() + reply.body().len()
+}
+
 /// Writes the body last, so that it needs no length.
 fn write_reply(to: &mut Vec<u8>, reply: &Reply) {
+    let (headers, count) = reply.encoded_headers();
     to.extend_from_slice(&reply.status().to_be_bytes());
-    to.extend_from_slice(&small(reply.headers().count()));
-    for (name, value) in reply.headers() {
-        to.extend_from_slice(&small(name.len()));
-        to.extend_from_slice(name.as_bytes());
-        to.extend_from_slice(&small(value.len()));
-        to.extend_from_slice(value);
-    }
+    to.extend_from_slice(&small(count));
+    to.extend_from_slice(headers);
     to.extend_from_slice(reply.body());
 }
 
-fn read_reply(from: &mut Reader<'_>) -> Option<Reply> {
-    let status = from.small()?;
-    let mut headers = Vec::new();
-    for _ in 0..from.small()? {
-        let name = std::str::from_utf8(from.bytes()?).ok()?;
-        headers.push((name.to_owned().into(), Bytes::copy_from_slice(from.bytes()?)));
-    }
-    Some(Reply::from_record(status, headers, Bytes::copy_from_slice(from.rest())))
+fn read_reply(from: &mut Reader<'_>, share: impl FnOnce(&[u8]) -> Bytes) -> Option<Reply> {
+    let (status, headers) = (from.small()?, from.small()?);
+    Reply::from_record(status, headers, &share(from.rest()))
 }
 
-/// Encodes a length. `Reply::fits` has already excluded replies with a larger one.
+/// Encodes a number of headers. `Reply::fits` has already excluded replies with more of them.
 fn small(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes()
 }

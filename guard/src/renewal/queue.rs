@@ -1,6 +1,7 @@
 //! Claims, ordered by the time at which their next step is due.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use super::Renewable;
 #[derive(Default)]
 pub(super) struct DueQueue {
     waiting: Mutex<DueClaims>,
+    /// The number of claims, which every new claim reads.
+    count: AtomicUsize,
     wake: Notify,
 }
 
@@ -34,6 +37,7 @@ impl DueQueue {
         waiting.number += 1;
         let due = (at, waiting.number);
         waiting.claims.insert(due, claim);
+        self.count(&waiting);
         if at < waiting.asleep_until {
             waiting.asleep_until = at;
             self.wake.notify_one();
@@ -42,11 +46,17 @@ impl DueQueue {
     }
 
     pub(super) fn remove(&self, due: DueTime) {
-        self.waiting().claims.remove(&due);
+        let mut waiting = self.waiting();
+        waiting.claims.remove(&due);
+        self.count(&waiting);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting().claims.len()
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, waiting: &DueClaims) {
+        self.count.store(waiting.claims.len(), Ordering::Relaxed);
     }
 
     /// Removes and returns at most `most` due claims, and returns the time until the next one is due.
@@ -58,6 +68,7 @@ impl DueQueue {
         {
             due.push(first.remove());
         }
+        self.count(&waiting);
         waiting.asleep_until = waiting.claims.keys().next().map_or(u64::MAX, |(next, _)| *next);
         let wait =
             (waiting.asleep_until != u64::MAX).then(|| Duration::from_millis(waiting.asleep_until.saturating_sub(now)));
@@ -85,6 +96,8 @@ impl DueQueue {
     pub(super) fn take(&self, at: usize) -> Option<Arc<dyn Renewable>> {
         let mut waiting = self.waiting();
         let due = *waiting.claims.keys().nth(at)?;
-        waiting.claims.remove(&due)
+        let taken = waiting.claims.remove(&due);
+        self.count(&waiting);
+        taken
     }
 }

@@ -3,12 +3,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use onceward_api::Code;
 
 use super::*;
+use crate::binding::Binding;
 use crate::clock::ManualClock;
 use crate::guard::{Guard, IssueError};
-use crate::intent::{Binding, Intent, Subject};
+use crate::intent::Intent;
 use crate::key::Key;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 use crate::store::{Admission, Bytes, Compared, Epoch, Memory, Room, Store, StoreError, async_trait};
+use crate::subject::Subject;
 use crate::ticket::Ticket;
 use crate::verdict::Verdict;
 

@@ -7,11 +7,12 @@ use onceward_api::Code;
 use sha2::Sha256;
 use uuid::Uuid;
 
+use crate::binding::Binding;
 use crate::digest;
 use crate::epoch::Epoch;
-use crate::intent::{Binding, Subject};
+use crate::subject::Subject;
 use crate::token::secret::Secret;
-use crate::token::{FLAG_ACTION, FLAG_SUBJECT, TAG, Token, TokenFields};
+use crate::token::{Credential, FLAG_ACTION, FLAG_SUBJECT, TAG, Token, TokenFields};
 
 /// Signs with one secret, and accepts the signatures of several.
 #[derive(Clone)]
@@ -50,15 +51,18 @@ impl Mint {
     }
 
     /// Verifies a token that a subject presents for an action. The error is the code of the rejection.
-    pub(crate) fn verify(&self, text: &str, action: &str, subject: &Subject<'_>) -> Result<TokenFields, Code> {
-        let (fields, tag) = TokenFields::open(text).ok_or(Code::TokenMalformed)?;
+    pub(crate) fn verify(
+        &self,
+        credential: &Credential,
+        action: &str,
+        subject: &Subject<'_>,
+    ) -> Result<TokenFields, Code> {
+        let (fields, tag) = credential.presented()?;
         let action = fields.names_action().then_some(action);
         let subject = fields.names_subject().then_some(subject);
-        let good = self
-            .keys
-            .iter()
-            .any(|key| cover(key.clone(), &fields, action, subject).verify_truncated_left(&tag).is_ok());
-        if good { Ok(fields) } else { Err(Code::TokenInvalid) }
+        let good =
+            self.keys.iter().any(|key| cover(key.clone(), fields, action, subject).verify_truncated_left(tag).is_ok());
+        if good { Ok(*fields) } else { Err(Code::TokenInvalid) }
     }
 }
 
@@ -129,24 +133,30 @@ mod tests {
         let (alice, bob, anonymous) = (Subject::named("alice"), Subject::named("bob"), Subject::anonymous());
 
         let free = sign(&mint, &Binding::none());
-        assert!(mint.verify(&free, pay, &alice).is_ok() && mint.verify(&free, ship, &anonymous).is_ok());
+        assert!(
+            mint.verify(&Credential::of(&free), pay, &alice).is_ok()
+                && mint.verify(&Credential::of(&free), ship, &anonymous).is_ok()
+        );
 
         let to_pay = sign(&mint, &Binding::none().action(pay));
-        assert!(mint.verify(&to_pay, pay, &alice).is_ok() && mint.verify(&to_pay, pay, &bob).is_ok());
-        assert_eq!(mint.verify(&to_pay, ship, &alice), Err(Code::TokenInvalid));
+        assert!(
+            mint.verify(&Credential::of(&to_pay), pay, &alice).is_ok()
+                && mint.verify(&Credential::of(&to_pay), pay, &bob).is_ok()
+        );
+        assert_eq!(mint.verify(&Credential::of(&to_pay), ship, &alice), Err(Code::TokenInvalid));
 
         let to_alice = sign(&mint, &Binding::none().subject(alice.clone()));
-        assert!(mint.verify(&to_alice, ship, &alice).is_ok());
-        assert_eq!(mint.verify(&to_alice, ship, &bob), Err(Code::TokenInvalid));
-        assert_eq!(mint.verify(&to_alice, ship, &anonymous), Err(Code::TokenInvalid));
+        assert!(mint.verify(&Credential::of(&to_alice), ship, &alice).is_ok());
+        assert_eq!(mint.verify(&Credential::of(&to_alice), ship, &bob), Err(Code::TokenInvalid));
+        assert_eq!(mint.verify(&Credential::of(&to_alice), ship, &anonymous), Err(Code::TokenInvalid));
     }
 
     #[test]
     fn characters_cannot_move_between_fields() {
         let mint = mint("a");
         let token = sign(&mint, &Binding::none().action("ab").subject(Subject::named("c")));
-        assert!(mint.verify(&token, "ab", &Subject::named("c")).is_ok());
-        assert_eq!(mint.verify(&token, "a", &Subject::named("bc")), Err(Code::TokenInvalid));
+        assert!(mint.verify(&Credential::of(&token), "ab", &Subject::named("c")).is_ok());
+        assert_eq!(mint.verify(&Credential::of(&token), "a", &Subject::named("bc")), Err(Code::TokenInvalid));
     }
 
     #[test]
@@ -154,8 +164,8 @@ mod tests {
         let mint = mint("a");
         let address = Subject::client_address([127, 0, 0, 1].into());
         let token = sign(&mint, &Binding::none().subject(address.clone()));
-        assert!(mint.verify(&token, "", &address).is_ok());
-        assert_eq!(mint.verify(&token, "", &Subject::named("127.0.0.1")), Err(Code::TokenInvalid));
+        assert!(mint.verify(&Credential::of(&token), "", &address).is_ok());
+        assert_eq!(mint.verify(&Credential::of(&token), "", &Subject::named("127.0.0.1")), Err(Code::TokenInvalid));
     }
 
     #[test]
@@ -163,9 +173,9 @@ mod tests {
         let (old, new) = (mint("a"), mint("b"));
         let both = Mint::new([secret("b"), secret("a")]);
         let anyone = Subject::anonymous();
-        assert!(both.verify(&sign(&old, &Binding::none()), "", &anyone).is_ok());
-        assert!(new.verify(&sign(&both, &Binding::none()), "", &anyone).is_ok());
-        assert!(old.verify(&sign(&both, &Binding::none()), "", &anyone).is_err());
+        assert!(both.verify(&Credential::of(&sign(&old, &Binding::none())), "", &anyone).is_ok());
+        assert!(new.verify(&Credential::of(&sign(&both, &Binding::none())), "", &anyone).is_ok());
+        assert!(old.verify(&Credential::of(&sign(&both, &Binding::none())), "", &anyone).is_err());
     }
 
     #[test]
@@ -177,7 +187,10 @@ mod tests {
                 let mut bytes = token.clone().into_bytes();
                 bytes[position] ^= 1 << bit;
                 if let Ok(flipped) = String::from_utf8(bytes) {
-                    assert!(mint.verify(&flipped, "x", &Subject::anonymous()).is_err(), "byte {position}, bit {bit}");
+                    assert!(
+                        mint.verify(&Credential::of(&flipped), "x", &Subject::anonymous()).is_err(),
+                        "byte {position}, bit {bit}"
+                    );
                 }
             }
         }
@@ -187,9 +200,9 @@ mod tests {
         #[test]
         fn arbitrary_text_is_not_a_valid_token(text in "\\PC*", tail in "[A-Za-z0-9_-]{66}") {
             let mint = mint("a");
-            prop_assert!(mint.verify(&text, "", &Subject::anonymous()).is_err());
+            prop_assert!(mint.verify(&Credential::of(&text), "", &Subject::anonymous()).is_err());
             let shaped = format!("ow1_{tail}");
-            prop_assert!(mint.verify(&shaped, "", &Subject::anonymous()).is_err());
+            prop_assert!(mint.verify(&Credential::of(&shaped), "", &Subject::anonymous()).is_err());
         }
 
         #[test]
@@ -199,9 +212,9 @@ mod tests {
             let mint = mint("a");
             let who = Subject::named(subject.as_str());
             let token = sign(&mint, &Binding::none().action(&action).subject(who.clone()));
-            prop_assert!(mint.verify(&token, &action, &who).is_ok());
-            prop_assert_eq!(mint.verify(&token, &other, &who).is_ok(), other == action);
-            prop_assert_eq!(mint.verify(&token, &action, &Subject::named(other.as_str())).is_ok(), other == subject);
+            prop_assert!(mint.verify(&Credential::of(&token), &action, &who).is_ok());
+            prop_assert_eq!(mint.verify(&Credential::of(&token), &other, &who).is_ok(), other == action);
+            prop_assert_eq!(mint.verify(&Credential::of(&token), &action, &Subject::named(other.as_str())).is_ok(), other == subject);
         }
     }
 }

@@ -7,8 +7,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use crate::digest;
-use crate::intent::Subject;
 use crate::random::random;
+use crate::subject::Subject;
 
 /// Length in bytes.
 const LENGTH: usize = 32;

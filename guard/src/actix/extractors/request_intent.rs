@@ -13,11 +13,12 @@ use super::ExtractorError;
 use crate::fingerprint::Fingerprint;
 use crate::http::GuardResponse;
 use crate::http::GuardedRequest;
-use crate::intent::{Intent, Subject};
+use crate::intent::Intent;
 use crate::key::Key;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
 use crate::run_id::RunId;
+use crate::subject::Subject;
 
 /// The intent of a request with a key, as [`Protect`](crate::actix::Protect) has read it, for a handler that runs its work in a
 /// transaction with `Guard::transact` (feature `sql`).

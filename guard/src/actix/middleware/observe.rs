@@ -1,6 +1,5 @@
 //! The middleware around one request in observe mode.
 
-use std::cell::Cell;
 use std::future::ready;
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use actix_web::{Error, HttpMessage as _};
 use onceward_api::Outcome;
 
 use super::super::observed_body::ObservedBody;
+use super::super::run_to_completion::Idle;
 use super::{RouteRules, accompany, decide, guarded, read};
 use crate::http::{AdmittedRequest, Decision, GuardedRequest};
 use crate::rejection::Rejection;
@@ -20,7 +20,7 @@ pub(super) async fn observe<S, B>(
     rules: &RouteRules,
     service: &S,
     mut request: ServiceRequest,
-    idle: &Cell<bool>,
+    idle: &Idle,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
@@ -56,18 +56,27 @@ async fn enter_so_far(
     request: &mut ServiceRequest,
     body: &ObservedBody,
     outer: Option<Arc<GuardedRequest>>,
-    idle: &Cell<bool>,
-) -> Option<Result<Decision, Rejection>> {
+    idle: &Idle,
+) -> Option<Result<Decision<AdmittedRequest>, Rejection>> {
     request.set_payload(body.so_far());
     let parsed = read(rules, request).await;
-    if body.ran_out() { None } else { Some(decide(rules, request, parsed, outer, idle).await) }
+    if body.ran_out() {
+        return None;
+    }
+    let parsed = match parsed {
+        Ok(Some(parsed)) => parsed,
+        Ok(None) => return Some(Ok(Decision::Unprotected)),
+        Err(rejection) => return Some(Err(rules.route.count(rejection))),
+    };
+    let decision = decide(rules, request, &parsed, outer.as_deref(), idle).await;
+    Some(decision.map(|decision| decision.map_run(|pass| rules.route.admit(parsed, pass, outer))))
 }
 
 /// Counts a request that would not have run; settles one that would have, by its response.
 async fn judge<B: MessageBody + 'static>(
     rules: &RouteRules,
     action: &str,
-    entered: Result<Decision, Rejection>,
+    entered: Result<Decision<AdmittedRequest>, Rejection>,
     answer: impl Future<Output = Result<ServiceResponse<B>, Error>>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let admitted = match entered {
@@ -82,7 +91,7 @@ async fn judge<B: MessageBody + 'static>(
             return Ok(answer.await?.map_into_left_body());
         }
     };
-    let AdmittedRequest { guarded, pass } = *admitted;
+    let AdmittedRequest { guarded, pass } = admitted;
     let answer = rules.take(answer.await).await;
     let settled = pass.end(rules.judge(&answer, Some(&guarded)).effect, answer.reply(&rules.kept_headers)).await;
     let _ = settled.inspect_err(|error| tracing::debug!(%error, "could not record the outcome of an observed run"));

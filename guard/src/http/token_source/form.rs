@@ -72,10 +72,15 @@ pub(super) enum Scan {
 impl Form {
     /// Returns the form that the content type announces, if it may carry a token.
     pub(super) fn of(request: &impl RequestHead) -> Option<Result<Self, Rejection>> {
+        let announced = content_type(request)?;
+        // The most common content type of a program needs not be parsed.
+        if announced == "application/json" {
+            return None;
+        }
         if request.header("content-encoding").next().is_some_and(|encoding| encoding != b"identity") {
             return None;
         }
-        let mime: Mime = content_type(request)?.parse().ok()?;
+        let mime: Mime = announced.parse().ok()?;
         match mime.essence_str() {
             "application/x-www-form-urlencoded" => Some(Ok(Self::Urlencoded { pair: 0, searched: 0 })),
             "multipart/form-data" => Some(match mime.get_param("boundary") {

@@ -1,12 +1,14 @@
 use super::*;
 use crate::attempt::Attempt;
+use crate::binding::Binding;
 use crate::clock::ManualClock;
 use crate::fingerprint::Fingerprint;
 use crate::guard::Guard;
-use crate::intent::{Binding, Intent, Subject};
+use crate::intent::Intent;
 use crate::key::Key;
 use crate::policy::{Policy, TokenRules};
 use crate::snapshot::RecordState;
+use crate::subject::Subject;
 use crate::testing;
 use crate::verdict::Verdict;
 
