@@ -17,7 +17,7 @@ use onceward_api::Code;
 use tokio::sync::Mutex;
 
 use self::cell::{CellInsert, CellWrite, MAX_CONFLICTS, RecordCell, conflict};
-pub(crate) use self::entry::Entered;
+pub(crate) use self::entry::{Entered, enter};
 use crate::audit;
 use crate::backoff::Backoff;
 use crate::engine::Engine;
@@ -163,13 +163,13 @@ const LAPSES: Duration = Duration::from_secs(15);
 
 impl Claim {
     /// Creates a claim that is not written yet.
-    fn of_record(terms: Terms, record: ClaimRecord) -> Self {
-        Self::written(terms, record, Vec::new())
+    pub(crate) fn new(terms: Terms) -> Self {
+        let record = terms.record();
+        Self::of_record(terms, record)
     }
 
-    /// Creates a claim that the store holds with these bytes, or that was sent to it.
-    fn written(terms: Terms, record: ClaimRecord, held: Vec<u8>) -> Self {
-        let own = RecordCell::written(terms.ticket, &record, held);
+    fn of_record(terms: Terms, record: ClaimRecord) -> Self {
+        let own = RecordCell::new(terms.ticket, &record);
         let state = Mutex::new(ClaimProgress {
             own,
             stage: ClaimStage::Running,
@@ -211,7 +211,7 @@ impl Claim {
     ///
     /// Cancel safe without an attempt: if the future is dropped, the background task revokes a claim that may have been written. With an
     /// attempt, the claim stays for a retry of the attempt.
-    async fn enter(
+    async fn enter_by_steps(
         self: &Arc<Self>,
         first: Option<CellInsert>,
         running: &mut Option<InFlight>,

@@ -146,26 +146,28 @@ impl Pass {
     }
 
     /// Like [`settle`](Self::settle), with the reason why there is no reply.
-    pub(crate) async fn end(self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
-        if matches!(self.basis, Basis::Token(..) | Basis::Attempt(..)) && effect != Effect::NotApplied {
-            return Ok(self.spend());
-        }
-        if let Basis::Claim(claim) = &self.basis
-            && claim.try_end_unwritten(effect)
-        {
-            return Ok(self.spend());
+    pub(crate) async fn end(mut self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
+        if self.try_end_unwritten(effect) {
+            return Ok(Settled::Final);
         }
         // Boxed, so that the future of a run with nothing to write is small.
         Box::pin(self.write(effect, reply)).await
     }
 
-    /// Ends the pass without a write: the record already shows the outcome.
-    fn spend(mut self) -> Settled {
-        self.in_flight = None;
-        Settled::Final
+    /// Ends the pass without a write, if the record already shows the outcome. Returns `false` if a write is necessary.
+    pub(crate) fn try_end_unwritten(&mut self, effect: Effect) -> bool {
+        let is_ended = match &self.basis {
+            Basis::Token(..) | Basis::Attempt(..) => effect != Effect::NotApplied,
+            Basis::Claim(claim) => claim.try_end_unwritten(effect),
+        };
+        if is_ended {
+            self.in_flight = None;
+        }
+        is_ended
     }
 
-    async fn write(mut self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
+    /// Writes the outcome.
+    pub(crate) async fn write(&mut self, effect: Effect, reply: Result<Reply, NoReply>) -> Result<Settled, StoreError> {
         let Some(in_flight) = self.in_flight.take() else { return Ok(Settled::Final) };
         let written = match &self.basis {
             Basis::Claim(claim) => claim.settle(effect, reply, in_flight).await,

@@ -21,11 +21,12 @@ use tracing::Instrument as _;
 
 use self::observe::observe;
 pub(super) use self::route_rules::RouteRules;
+use super::captured::CapturedResponse;
 use super::extractors::leave_rules;
 use super::peer::Peer;
 use super::request::drain;
 use super::require_protection::mark_seen;
-use super::response::{Audience, mark};
+use super::response::{Audience, mark, rejection_of};
 use super::run_to_completion::{HandlerPanic, Idle, RunToCompletion};
 use crate::effect::Effect;
 use crate::http::{AdmittedRequest, Decision, GuardResponse, GuardedRequest, ParsedRequest};
@@ -86,6 +87,7 @@ pub struct ProtectedCall<B: 'static>(CallKind<B>);
 
 type CallResult<B> = Result<ServiceResponse<EitherBody<B>>, Error>;
 
+#[expect(clippy::large_enum_variant, reason = "a box would cost an allocation per request")]
 enum CallKind<B: 'static> {
     Untouched(LocalBoxFuture<'static, CallResult<B>>),
     /// A run, and what the response to its panic needs.
@@ -137,9 +139,12 @@ where
         return Box::pin(observe(&rules, &*service, request, &idle)).await;
     }
     let answer = match enter(&rules, &mut request, &idle).await {
-        Ok(Decision::Run(admitted)) => {
+        Ok(Decision::Run(mut admitted)) => {
             let answer = handle(&*service, request, &admitted).await;
-            return settle(&rules, admitted, answer).await;
+            let answer = rules.take(answer).await;
+            let (outcome, next) = settle(&rules, &mut admitted, &answer).await;
+            let sign = move |headers: &mut HeaderMap| sign_off(headers, outcome, next.as_ref());
+            return answer.send(sign, rules.route.guard.is_draining());
         }
         Ok(Decision::Unprotected) => {
             leave_rules(&rules, request.request());
@@ -151,7 +156,7 @@ where
         }
         Ok(Decision::Replay(reply)) => HttpResponse::from(GuardResponse::replay(&reply)),
         Err(rejection) => {
-            let answer = Audience::of(request.request()).reject(&rules.route.guard, &rejection);
+            let answer = rejection_of(request.request(), &rules.route.guard, &rejection);
             match rejection.code() {
                 // An error of the guard itself, before the handler ran.
                 Code::Internal => answer.with_effect(Effect::NotApplied, Code::Internal).into(),
@@ -186,15 +191,13 @@ where
 /// Settles the run by the response, before the response is sent.
 async fn settle<B: MessageBody + 'static>(
     rules: &RouteRules,
-    admitted: AdmittedRequest,
-    answer: Result<ServiceResponse<B>, Error>,
-) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    let answer = rules.take(answer).await;
-    let judgement = rules.judge(&answer, Some(&admitted.guarded));
-    let reply = answer.reply(&rules.kept_headers);
-    rules.notice_rewriting(admitted.guarded.parsed(), &answer);
-    let (outcome, next) = rules.route.settle(admitted, judgement, reply, answer.outcome()).await;
-    answer.send(move |headers| sign_off(headers, outcome, next.as_ref()), rules.route.guard.is_draining())
+    admitted: &mut AdmittedRequest,
+    answer: &CapturedResponse<B>,
+) -> (Outcome, Option<Token>) {
+    let judgement = rules.judge(answer, Some(&admitted.guarded));
+    rules.notice_rewriting(admitted.guarded.parsed(), answer);
+    let reply = || answer.reply(&rules.kept_headers);
+    rules.route.settle(admitted, judgement, reply, answer.outcome()).await
 }
 
 /// Reads the request and decides about it. The client receives the error as the response.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use actix_web::http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{StatusCode, Uri};
 use actix_web::{HttpRequest, HttpResponse};
 use onceward_api::{Outcome, header};
@@ -44,7 +44,13 @@ pub(super) struct InnerOutcome(pub(super) Outcome);
 /// nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
 /// about it.
 pub fn reject(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> HttpResponse {
-    Audience::of(request).reject(guard, rejection).into()
+    rejection_of(request, guard, rejection).into()
+}
+
+/// Creates the response to a rejection, as plain data.
+pub(super) fn rejection_of(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> GuardResponse {
+    let value = |name| request.headers().get(name).map(HeaderValue::as_bytes);
+    GuardResponse::rejection(guard, rejection, request.uri().path(), value(&ACCEPT)).with_request_id(value(&REQUEST_ID))
 }
 
 impl From<GuardResponse> for HttpResponse {
@@ -53,7 +59,7 @@ impl From<GuardResponse> for HttpResponse {
         let mut sent = Self::build(status).body(response.body().clone());
         for (name, value) in response.headers() {
             let name = match name {
-                Cow::Borrowed(name) => Ok(HeaderName::from_static(name)),
+                Cow::Borrowed(name) => Ok(static_name(name)),
                 Cow::Owned(name) => HeaderName::try_from(name),
             };
             if let (Ok(name), Ok(value)) = (name, HeaderValue::from_maybe_shared(value.clone())) {
@@ -69,6 +75,18 @@ impl From<GuardResponse> for HttpResponse {
         }
         drop(extensions);
         sent
+    }
+}
+
+/// Returns the name of a header. Names that are in most responses of a guard need not be parsed.
+fn static_name(name: &'static str) -> HeaderName {
+    match name {
+        "cache-control" => CACHE_CONTROL,
+        "content-type" => CONTENT_TYPE,
+        header::IDEMPOTENT_REPLAYED => REPLAYED.clone(),
+        header::OUTCOME => OUTCOME.clone(),
+        header::SERVER_TIMING => SERVER_TIMING.clone(),
+        name => HeaderName::from_static(name),
     }
 }
 
@@ -100,6 +118,7 @@ impl Audience {
 
 static OUTCOME: HeaderName = HeaderName::from_static(header::OUTCOME);
 static SERVER_TIMING: HeaderName = HeaderName::from_static(header::SERVER_TIMING);
+static REPLAYED: HeaderName = HeaderName::from_static(header::IDEMPOTENT_REPLAYED);
 static REQUEST_ID: HeaderName = HeaderName::from_static(header::REQUEST_ID);
 
 /// Reports the outcome in the headers of a response.

@@ -175,7 +175,17 @@ impl RecordCell {
         self.change(store, Change::Erase).await
     }
 
-    /// Expects these bytes from now on.
+    /// Returns the bytes that the store holds for this run, as far as known.
+    pub(super) fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// Expects these bytes, which are about to be written.
+    pub(super) fn expect(&mut self, held: Vec<u8>) {
+        self.held = held;
+    }
+
+    /// Expects a copy of these bytes from now on.
     fn hold(&mut self, bytes: &[u8]) {
         self.held.clear();
         self.held.extend_from_slice(bytes);

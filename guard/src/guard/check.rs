@@ -6,7 +6,7 @@ use onceward_api::Code;
 
 use crate::attempt::Attempt;
 use crate::audit;
-use crate::claim::{Entered, Origin, Terms};
+use crate::claim::{self, Claim, Entered, Origin, Terms};
 use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::key::Key;
@@ -39,11 +39,7 @@ pub(super) async fn decide(engine: &Arc<Engine>, policy: &Policy, intent: &Inten
 }
 
 async fn check_token(engine: &Arc<Engine>, rules: &TokenRules, intent: &Intent<'_>) -> Result<Verdict, StoreError> {
-    let verified = match engine.secrets.known().as_deref() {
-        Some(mint) => Some(verify(mint, rules.bound, intent)),
-        None => None,
-    };
-    let verified = match verified {
+    let verified = match engine.secrets.known().as_deref().map(|mint| verify(mint, rules.bound, intent)) {
         Some(verified) => verified,
         // A text without the shape of a token is rejected before the secret is fetched from the store.
         None => match intent.credential.presented() {
@@ -137,7 +133,7 @@ async fn enter(terms: Terms, in_flight: InFlight) -> Result<Verdict, StoreError>
     if terms.engine.renewals.is_full() {
         return Err(StoreError::not_executed("too many failed writes wait for a retry, so new work is rejected"));
     }
-    Ok(match terms.enter(in_flight).await? {
+    Ok(match claim::enter(Arc::new(Claim::new(terms)), in_flight).await? {
         Entered::Run(claim, in_flight) => Verdict::Run(Pass::of_claim(claim, in_flight)),
         Entered::Duplicate(duplicate) => duplicate.into(),
     })

@@ -135,13 +135,17 @@ impl Route {
     /// one.
     pub(crate) async fn settle(
         &self,
-        AdmittedRequest { guarded, pass }: AdmittedRequest,
+        AdmittedRequest { guarded, pass }: &mut AdmittedRequest,
         judgement: Judgement,
-        reply: Result<Reply, NoReply>,
+        reply: impl FnOnce() -> Result<Reply, NoReply>,
         reported: Option<Outcome>,
     ) -> (Outcome, Option<Token>) {
         let successor = self.next_token.then(|| pass.binding(&guarded.parsed().intent()));
-        let settled = pass.end(judgement.effect, reply).await;
+        let settled = match pass.try_end_unwritten(judgement.effect) {
+            true => Ok(Settled::Final),
+            // Boxed, so that the future of a run with nothing to write is small.
+            false => Box::pin(pass.write(judgement.effect, reply())).await,
+        };
         if let Err(error) = &settled {
             tracing::debug!(
                 %error, effect = ?judgement.effect,

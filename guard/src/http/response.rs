@@ -48,17 +48,17 @@ impl GuardResponse {
         if let Some(wait) = rejection.retry_after() {
             add(&mut headers, header::RETRY_AFTER, whole_seconds(wait).to_string());
         }
-        let body = if accept.is_some_and(prefers_html) {
+        let body: Bytes = if accept.is_some_and(prefers_html) {
             add(&mut headers, "content-security-policy", rejection_page::policy());
             add(&mut headers, "content-type", HTML);
-            rejection_page::render(&problem, rejection.message_for_people())
+            rejection_page::render(&problem, rejection.message_for_people()).into()
         } else {
             add(&mut headers, "content-type", Problem::CONTENT_TYPE);
-            serde_json::to_string(&problem).unwrap_or_default()
+            json(&problem)
         };
         let code = rejection.code();
         add_outcome(&mut headers, Outcome::Rejected(code));
-        let response = Self { status: status(problem.status), headers, body: body.into(), effect: None, outcome: None };
+        let response = Self { status: status(problem.status), headers, body, effect: None, outcome: None };
         match code {
             Code::Internal => response,
             Code::OutcomeUnknown => response.with_effect(Effect::Unknown, code),
@@ -125,6 +125,12 @@ impl GuardResponse {
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
+}
+
+/// Serializes a problem, most of which fit into this buffer.
+fn json(problem: &Problem) -> Bytes {
+    let mut json = Vec::with_capacity(512);
+    serde_json::to_writer(&mut json, problem).map(|()| json.into()).unwrap_or_default()
 }
 
 fn status(number: u16) -> StatusCode {

@@ -75,8 +75,11 @@ impl StoredHeaders {
     }
 }
 
+/// The name and the value of a header.
+type Header<'a> = (&'a str, &'a [u8]);
+
 /// Splits off the first header.
-fn split_header(block: &[u8]) -> Option<((&str, &[u8]), &[u8])> {
+fn split_header(block: &[u8]) -> Option<(Header<'_>, &[u8])> {
     let (name, rest) = split_field(block)?;
     let (value, rest) = split_field(rest)?;
     Some(((std::str::from_utf8(name).ok()?, value), rest))
