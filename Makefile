@@ -153,6 +153,10 @@ bench: ## Measure the guard beside a bare route, and the Rust client beside reqw
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked
 
+.PHONY: bench-allocations
+bench-allocations: setup ## Count the allocations per request of each policy above an unprotected route (seconds after the build)
+	cargo run --release -p onceward-bench --locked --bin onceward-bench-counting -- allocations
+
 .PHONY: bench-instructions
 bench-instructions: ## Count the instructions per request with callgrind; BASE: benchmark binary to compare with (a minute after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) valgrind=valgrind"
