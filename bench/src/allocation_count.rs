@@ -4,6 +4,8 @@ use std::fmt;
 
 use stats_alloc::INSTRUMENTED_SYSTEM;
 
+use crate::allocation_cost::AllocationCost;
+
 /// Allocations since the start of a process, or between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AllocationCount {
@@ -38,13 +40,6 @@ impl fmt::Display for AllocationCount {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "allocations={} bytes={}", self.allocations, self.bytes)
     }
-}
-
-/// Allocations per request.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct AllocationCost {
-    pub(crate) allocations: f64,
-    pub(crate) bytes: f64,
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //!
 //! | command | measures |
 //! |---|---|
-//! | `onceward-bench [ROUNDS [SECONDS]]` | throughput and CPU per request of guarded routes compared with the bare route, and `clients` |
+//! | `onceward-bench [ROUNDS [SECONDS]]` | CPU time, throughput and Redis commands per request of guarded routes compared with the bare route, and the next three |
 //! | `onceward-bench allocations` | allocations per request of guarded routes compared with the bare route |
+//! | `onceward-bench latency [ROUNDS [SECONDS]]` | latency of guarded routes and the bare route at 500 requests per second |
 //! | `onceward-bench clients [ROUNDS [SECONDS]]` | the Rust SDK compared with plain reqwest |
 //! | `onceward-bench cluster [ROUNDS [SECONDS]]` | a cluster of three masters compared with one Redis |
 //! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker |
@@ -12,23 +13,36 @@
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: other load on the machine
 //! changes slowly, and affects both. The server, Redis and the load generator are three processes. A run with unexpected responses ends the
-//! benchmark with an error; a missed target does not.
+//! benchmark with an error; a missed goal does not.
+//!
+//! There are two programs: `onceward-bench`, and `onceward-bench-counting`, whose allocator counts. The first starts the second to count
+//! allocations.
 
+mod allocation_cost;
 mod allocation_costs;
 mod allocation_count;
 mod case;
 mod case_run;
 mod client_comparison;
 mod client_load;
+mod client_statistics;
 mod cluster;
 mod cluster_comparison;
+mod command_count;
+mod counting_program;
 mod cpu;
+mod goal;
 mod http_connection;
+mod latency_comparison;
 mod markdown_table;
 mod order_server;
+mod paced_load;
+mod paced_result;
 mod postgres_server;
 mod redis_server;
+mod redis_servers;
 mod report;
+mod route_comparison;
 mod sending_comparison;
 mod server_process;
 mod sql_claims;
@@ -41,21 +55,21 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::case::Case;
-use crate::case_run::{CaseRun, Runner};
-use crate::client_load::SUBMIT;
-use crate::redis_server::RedisServer;
+use crate::client_load::{COUNT, SUBMIT};
+use crate::paced_load::PACE;
 use crate::server_process::SERVE;
-use crate::statistics::CaseStatistics;
-use crate::wrk::Wrk;
 
 /// Any error.
 type Failure = Box<dyn std::error::Error>;
 
-/// Default number of rounds: they end within five minutes, since a case takes about five seconds, including its tokens.
-const ROUNDS: u64 = 4;
+/// Default number of rounds, and duration of each case in a round. All rounds end within ten minutes, since a case takes about five seconds,
+/// including its tokens.
+const ROUNDS: u64 = 5;
 const SECONDS: u64 = 2;
 /// The command for the allocations.
 const ALLOCATIONS: &str = "allocations";
+/// The command for the latency.
+const LATENCY: &str = "latency";
 /// The command for the clients.
 const CLIENTS: &str = "clients";
 /// The command for a cluster and one Redis.
@@ -68,6 +82,8 @@ const VERBS: &str = "verbs";
 const SQL: &str = "sql";
 /// Default number of expired rows.
 const EXPIRED: u64 = 10_000_000;
+const USAGE: &str = "usage: onceward-bench [latency | clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench allocations, \
+    onceward-bench verbs [ROUNDS], or onceward-bench sql [EXPIRED]";
 
 /// Runs the command in the arguments of the process.
 pub fn run() -> ExitCode {
@@ -90,28 +106,35 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [SUBMIT, way, url, tokens, count, seconds] => {
             client_load::run(way, url, Path::new(tokens), count.parse()?, seconds.parse()?)
         }
+        [COUNT, way, url, tokens] => client_load::count(way, url, Path::new(tokens)),
+        [PACE, name, url, tokens, seconds] => {
+            let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
+            paced_load::run(case, url, Path::new(tokens), seconds.parse()?)
+        }
         [ALLOCATIONS] => allocation_costs::measure(),
-        [CLIENTS] => measure_clients(ROUNDS, SECONDS),
-        [CLIENTS, rounds] => measure_clients(at_least_one(rounds)?, SECONDS),
-        [CLIENTS, rounds, seconds] => measure_clients(at_least_one(rounds)?, at_least_one(seconds)?),
-        [CLUSTER] => cluster_comparison::measure(ROUNDS, SECONDS),
-        [CLUSTER, rounds] => cluster_comparison::measure(at_least_one(rounds)?, SECONDS),
-        [CLUSTER, rounds, seconds] => cluster_comparison::measure(at_least_one(rounds)?, at_least_one(seconds)?),
-        [SENDING] => sending_comparison::measure(ROUNDS, SECONDS),
-        [SENDING, rounds] => sending_comparison::measure(at_least_one(rounds)?, SECONDS),
-        [SENDING, rounds, seconds] => sending_comparison::measure(at_least_one(rounds)?, at_least_one(seconds)?),
-        [VERBS] => verb_costs::measure(5),
+        [LATENCY, ref rest @ ..] => with_rounds(rest, latency_comparison::SECONDS, latency_comparison::measure_alone),
+        [CLIENTS, ref rest @ ..] => with_rounds(rest, SECONDS, route_comparison::measure_clients),
+        [CLUSTER, ref rest @ ..] => with_rounds(rest, SECONDS, cluster_comparison::measure),
+        [SENDING, ref rest @ ..] => with_rounds(rest, SECONDS, sending_comparison::measure),
+        [VERBS] => verb_costs::measure(ROUNDS),
         [VERBS, rounds] => verb_costs::measure(at_least_one(rounds)?),
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
-        [] => measure(ROUNDS, SECONDS),
-        [rounds] => measure(at_least_one(rounds)?, SECONDS),
+        ref rest => with_rounds(rest, SECONDS, route_comparison::measure),
+    }
+}
+
+/// Calls a function with the number of rounds and seconds in the arguments, or their defaults.
+fn with_rounds(
+    arguments: &[&str],
+    seconds: u64,
+    measure: impl FnOnce(u64, u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    match *arguments {
+        [] => measure(ROUNDS, seconds),
+        [rounds] => measure(at_least_one(rounds)?, seconds),
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
-        _ => Err(
-            "usage: onceward-bench [clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench verbs [ROUNDS], or \
-             onceward-bench sql [EXPIRED]"
-                .into(),
-        ),
+        _ => Err(USAGE.into()),
     }
 }
 
@@ -120,36 +143,32 @@ fn at_least_one(text: &str) -> Result<u64, Failure> {
     number.ok_or_else(|| format!("{text} is not a positive number").into())
 }
 
-fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
-    let folder = tempfile::tempdir()?;
-    let generator = Wrk::in_folder(folder.path())?;
-    let mut redis = RedisServer::start()?;
-    let runner = Runner { redis: &mut redis, generator: &generator, folder: folder.path(), seconds, fastest: 0.0 };
-    let runs = all_rounds(runner, rounds)?;
-    let [bare, ..] = &runs;
-    let rows = Case::ALL.iter().zip(&runs).filter_map(|(case, runs)| Some((case, CaseStatistics::of(runs, bare)?)));
-    let rows: Vec<_> = rows.collect();
-    let clients = client_comparison::measure(rounds, seconds, folder.path())?;
-    println!("\n{}\n\n{}\n\n{}", report::table(&rows), report::costs(&rows), report::targets(&rows));
-    println!("\n{clients}");
-    Ok(())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn measure_clients(rounds: u64, seconds: u64) -> Result<(), Failure> {
-    let folder = tempfile::tempdir()?;
-    println!("\n{}", client_comparison::measure(rounds, seconds, folder.path())?);
-    Ok(())
-}
-
-/// The runs of each case, in the order of the rounds.
-fn all_rounds(mut runner: Runner<'_>, rounds: u64) -> Result<[Vec<CaseRun>; Case::ALL.len()], Failure> {
-    let mut runs: [Vec<CaseRun>; Case::ALL.len()] = Default::default();
-    for round in 0..rounds {
-        for (case, runs) in Case::ALL.iter().zip(&mut runs) {
-            let run = runner.run(case)?;
-            println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, case.name, run.throughput());
-            runs.push(run);
-        }
+    fn rounds(arguments: &[&str]) -> Result<(u64, u64), String> {
+        let mut found = None;
+        let outcome = with_rounds(arguments, 7, |rounds, seconds| {
+            found = Some((rounds, seconds));
+            Ok(())
+        });
+        outcome.map_err(|error| error.to_string())?;
+        found.ok_or_else(|| "not measured".to_owned())
     }
-    Ok(runs)
+
+    #[test]
+    fn rounds_and_seconds_have_defaults() {
+        assert_eq!(rounds(&[]), Ok((ROUNDS, 7)));
+        assert_eq!(rounds(&["3"]), Ok((3, 7)));
+        assert_eq!(rounds(&["3", "4"]), Ok((3, 4)));
+    }
+
+    #[test]
+    fn wrong_arguments_are_rejected() {
+        assert_eq!(rounds(&["0"]), Err("0 is not a positive number".to_owned()));
+        assert_eq!(rounds(&["1", "2", "3"]), Err(USAGE.to_owned()));
+        assert_eq!(begin(&["allocate"]).unwrap_err().to_string(), "allocate is not a positive number");
+        assert_eq!(begin(&[ALLOCATIONS, "1", "2"]).unwrap_err().to_string(), USAGE);
+    }
 }

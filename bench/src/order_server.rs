@@ -57,7 +57,7 @@ fn open(store: Store, redis: &str) -> Result<Option<Guard>, Failure> {
     Ok(match store {
         Store::None => None,
         Store::Memory => Some(Guard::new(memory())),
-        Store::Redis => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE))),
+        Store::Redis | Store::Native => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE))),
         Store::Unbatched => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).without_batches())),
         Store::OneConnection => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).on_one_connection())),
         Store::Unpinned => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).unpinned())),
