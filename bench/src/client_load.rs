@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use onceward::api::header;
 use onceward_client::Client;
-use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -67,7 +66,8 @@ enum LoadClient {
 /// Sends as many requests as possible for some seconds, and prints the measurements.
 pub(crate) fn run(name: &str, url: &str, tokens: &Path, count: u32, seconds: u64) -> Result<(), Failure> {
     let kind = ClientKind::named(name).ok_or_else(|| format!("unknown client: {name}"))?;
-    runtime()?.block_on(async {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
         let url = format!("{url}/orders");
         let sender = LoadClient::open(kind, &url, tokens, count).await?;
         send_for(WARM_UP, &sender, &url).await?;
@@ -82,7 +82,9 @@ pub(crate) fn run(name: &str, url: &str, tokens: &Path, count: u32, seconds: u64
 /// Sends a fixed number of requests, one after another, and prints the allocations before, between and after the measured parts.
 pub(crate) fn count(name: &str, url: &str, tokens: &Path) -> Result<(), Failure> {
     let kind = ClientKind::named(name).ok_or_else(|| format!("unknown client: {name}"))?;
-    let counts = runtime()?.block_on(async {
+    // One thread: on several, the number of allocations depends on which one runs a task.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let counts = runtime.block_on(async {
         let url = format!("{url}/orders");
         let sender = LoadClient::open(kind, &url, tokens, TOTAL as u32).await?;
         send_times(counting_program::WARM_UP, &sender, &url).await?;
@@ -96,10 +98,6 @@ pub(crate) fn count(name: &str, url: &str, tokens: &Path) -> Result<(), Failure>
     })?;
     counts.iter().for_each(|count| println!("{count}"));
     Ok(())
-}
-
-fn runtime() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
 }
 
 /// Sends this many requests, one after another.

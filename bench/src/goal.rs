@@ -12,6 +12,11 @@ impl Goal {
         format!("≤ {} {}", self.0, if is_met { "met" } else { "missed" })
     }
 
+    /// The cell of a figure that could not be measured.
+    pub(crate) fn unknown(self) -> String {
+        format!("≤ {} unknown", self.0)
+    }
+
     /// Like [`verdict`](Self::verdict); empty without a goal.
     pub(crate) fn cell(goal: Option<Self>, figure: f64, decimals: i32) -> String {
         goal.map(|goal| goal.verdict(figure, decimals)).unwrap_or_default()
@@ -35,5 +40,6 @@ mod tests {
     fn cell_without_goal_is_empty() {
         assert_eq!(Goal::cell(None, 1.0, 1), "");
         assert_eq!(Goal::cell(Some(Goal(8.0)), 9.0, 1), "≤ 8 missed");
+        assert_eq!(Goal(0.5).unknown(), "≤ 0.5 unknown");
     }
 }

@@ -80,16 +80,25 @@ fn table(results: &[Vec<PacedResult>; CASES.len()]) -> Option<MarkdownTable> {
         "p99 ms",
         "above bare",
         "goal",
-        "sent late, p99 ms",
+        "generator delay, p99 ms",
     ]);
     for (LatencyCase { name, goals }, of_case) in CASES.iter().zip(results) {
+        let (late, late_bare) = (late(of_case)?, late(&results[0])?);
         let [p50_goal, p99_goal] = goals.map_or([None; 2], |goals| goals.map(Some));
-        let [p50, p50_above, p50_goal] = cells(of_case, &results[0], p50_goal, |result| millis(result.p50))?;
-        let [p99, p99_above, p99_goal] = cells(of_case, &results[0], p99_goal, |result| millis(result.p99))?;
-        let late = format!("{:.3}", Spread::of(of_case.iter().map(|result| millis(result.late)))?.median);
-        table.push([(*name).to_owned(), p50, p50_above, p50_goal, p99, p99_above, p99_goal, late]);
+        let [p50, p50_above, p50_verdict] = cells(of_case, &results[0], p50_goal, |result| millis(result.p50))?;
+        let [p99, p99_above, p99_verdict] = cells(of_case, &results[0], p99_goal, |result| millis(result.p99))?;
+        // A delay by the generator says nothing about the server.
+        let starved = p99_goal.filter(|goal| late.max(late_bare) > goal.0);
+        let p99_verdict = starved.map_or(p99_verdict, Goal::unknown);
+        let late = format!("{late:.3}");
+        table.push([(*name).to_owned(), p50, p50_above, p50_verdict, p99, p99_above, p99_verdict, late]);
     }
     Some(table)
+}
+
+/// The median of the 99th percentiles of the delay by the generator, in milliseconds.
+fn late(results: &[PacedResult]) -> Option<f64> {
+    Some(Spread::of(results.iter().map(|result| millis(result.late)))?.median)
 }
 
 /// The cells of one percentile: its median, the median of the differences per round, and the goal for these.
@@ -133,6 +142,17 @@ mod tests {
         assert_eq!(rows[1][2..8], token);
         assert_eq!(rows[2][3..5], ["0.301 (0.301–0.301)", "≤ 0.3 missed"]);
         assert_eq!(rows[2][6..8], ["0.600 (0.500–0.700)", "≤ 1 met"]);
+    }
+
+    #[test]
+    fn p99_is_unknown_while_the_generator_is_delayed() {
+        let late = Duration::from_micros(501);
+        let [mut bare, token, key] = [100, 200, 300].map(|p50| results([p50; 3], [1000; 3]));
+        bare.iter_mut().for_each(|result| result.late = late);
+        let table = table(&[bare, token, key]).unwrap().to_string();
+        let rows: Vec<Vec<_>> = table.lines().skip(3).map(|line| line.split('|').map(str::trim).collect()).collect();
+        assert_eq!((rows[0][4], rows[0][7]), ("≤ 0.15 met", "≤ 0.5 unknown"));
+        assert_eq!(rows[1][7], "≤ 1 met");
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::statistics::percentile;
 pub(crate) struct PacedRequest {
     /// The time from the scheduled send to the end of the response.
     pub(crate) latency: Duration,
-    /// The time from the scheduled to the actual send.
+    /// The delay of the send by the generator: from its scheduled time, or from the end of the previous response on the connection if that is
+    /// later, to the actual send.
     pub(crate) late: Duration,
 }
 
@@ -20,7 +21,7 @@ pub(crate) struct PacedRequest {
 pub(crate) struct PacedResult {
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
-    /// 99th percentile of the time from the scheduled to the actual send. It is part of the latency.
+    /// 99th percentile of the delay by the generator. It is part of the latency, although the server did not cause it.
     pub(crate) late: Duration,
 }
 
