@@ -149,9 +149,18 @@ sdk-faults: setup ## Send 10,000 SDK submissions over a network that fails one r
 	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk::network_faults:: -- --nocapture
 
 .PHONY: bench
-bench: ## Measure the guard beside a bare route, and the Rust client beside reqwest (minutes after the build)
+bench: ## Measure CPU time, allocations and latency of each policy beside an unprotected route, and the Rust client beside reqwest (ten minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
-	cargo run --release -p onceward-bench --locked
+	cargo build --release -p onceward-bench --locked
+	target/release/onceward-bench
+
+.PHONY: bench-latency
+bench-latency: setup ## Measure the latency of a token and a key at 500 requests/s beside an unprotected route (minutes)
+	cargo run --release -p onceward-bench --locked -- latency
+
+.PHONY: bench-allocations
+bench-allocations: setup ## Count the allocations per request of each policy above an unprotected route (seconds after the build)
+	cargo run --release -p onceward-bench --locked --bin onceward-bench-counting -- allocations
 
 .PHONY: bench-instructions
 bench-instructions: ## Count the instructions per request with callgrind; BASE: benchmark binary to compare with (a minute after the build)

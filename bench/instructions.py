@@ -16,9 +16,22 @@ import tempfile
 import time
 from pathlib import Path
 
-CASES = {"token, memory": "/orders", "token, Redis": "/orders", "key, memory": "/keyed", "key, Redis": "/keyed", "replay, Redis": "/keyed"}
+# The path and the expected status of each case.
+CASES = {
+    "bare": ("/orders", 201),
+    "token, memory": ("/orders", 201),
+    "token, Redis": ("/orders", 201),
+    "forged, Redis": ("/orders", 403),
+    "issue, Redis": ("/token", 201),
+    "key, memory": ("/keyed", 201),
+    "key, Redis": ("/keyed", 201),
+    "replay, Redis": ("/keyed", 201),
+    "remembered, Redis": ("/remembered", 201),
+    "interval, Redis": ("/spaced", 201),
+}
 WARM_UP, REQUESTS = 300, 1500
-BODY = b'{"item":"book","quantity":1}'
+# An order, and a valid body for `POST /token`: the body of the other benchmarks.
+BODY = b'{"action":"POST /shops/north/customers/4711/baskets/0815/orders/express/insured","ttl":"20m"}'
 KEY_LENGTH = 36
 
 
@@ -28,7 +41,7 @@ class Connection:
         self.socket = socket.create_connection((host, int(port)), timeout=60)
         self.rest = b""
 
-    def send(self, path, token, key):
+    def send(self, path, expected, token, key):
         head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nAccept: application/json\r\nIdempotency-Key: {key}\r\nOnceward-Token: {token}\r\n"
         self.socket.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
         while b"\r\n\r\n" not in self.rest:
@@ -38,8 +51,8 @@ class Connection:
         while len(self.rest) < length:
             self.rest += self.socket.recv(65536)
         self.rest = self.rest[length:]
-        status = head.split(b" ", 2)[1]
-        assert status == b"201", head
+        status = int(head.split(b" ", 2)[1])
+        assert status == expected, head
 
 
 def instructions(binary, case, redis):
@@ -56,7 +69,7 @@ def instructions(binary, case, redis):
 
             def send(chosen):
                 for at, token in enumerate(chosen):
-                    connections[at % len(connections)].send(CASES[case], token, token[:KEY_LENGTH])
+                    connections[at % len(connections)].send(*CASES[case], token, token[:KEY_LENGTH])
 
             send(few)
             is_replay = case.startswith("replay")
@@ -88,7 +101,7 @@ def main():
                 counts = [instructions(binary, case, f"redis://127.0.0.1:{port}") for binary in binaries]
                 shown = [f"{count:>10,.0f}" for count in counts]
                 compared = [f"{(count / counts[0] - 1) * 100:+.1f} %" for count in counts[1:]]
-                print(f"{case:<16}", *shown, *compared, flush=True)
+                print(f"{case:<18}", *shown, *compared, flush=True)
         finally:
             redis.terminate()
             redis.wait()

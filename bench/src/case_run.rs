@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::case::{Case, Tokens};
+use crate::command_count::CommandCount;
 use crate::redis_server::RedisServer;
 use crate::server_process::ServerProcess;
 use crate::wrk::{CONNECTIONS, LoadResult, THREADS, TokenRange, Wrk};
@@ -22,7 +23,7 @@ const FEW: usize = 2_000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CaseRun {
     pub(crate) load: LoadResult,
-    pub(crate) commands: u64,
+    pub(crate) commands: CommandCount,
     /// The CPU time of the three processes.
     pub(crate) cpu: CpuTime,
 }
@@ -63,7 +64,13 @@ impl CaseRun {
 
     /// Redis commands per request.
     pub(crate) fn commands_per_request(&self) -> f64 {
-        self.commands as f64 / self.load.requests as f64
+        self.commands.received as f64 / self.load.requests as f64
+    }
+
+    /// CPU time of the three processes per request, in microseconds. They share the CPUs, so that the ratio of two sums approximates the
+    /// ratio of the throughputs on an otherwise idle machine.
+    pub(crate) fn micros(&self) -> f64 {
+        self.micros_per_request(self.cpu.server + self.cpu.redis + self.cpu.generator)
     }
 
     /// CPU time per request, in microseconds.
@@ -71,17 +78,17 @@ impl CaseRun {
         time.as_secs_f64() * 1e6 / self.load.requests as f64
     }
 
-    /// Returns true if the run sent the expected number of commands. Requests in flight at the end of the warm-up and of the run send their
-    /// commands and are not counted as requests.
+    /// Returns true if the run sent the expected number of commands, and a native case no script. Requests in flight at the end of the
+    /// warm-up and of the run send their commands and are not counted as requests.
     fn has_its_commands(&self, case: &Case) -> bool {
         let least = case.commands * self.load.requests;
-        (least..=least + case.commands * CONNECTIONS * 2).contains(&self.commands)
+        let is_expected = (least..=least + case.commands * CONNECTIONS * 2).contains(&self.commands.received);
+        is_expected && !(case.is_native() && self.commands.scripts > 0)
     }
 }
 
 /// Runs cases, one after the other.
 pub(crate) struct Runner<'a> {
-    pub(crate) redis: &'a mut RedisServer,
     pub(crate) generator: &'a Wrk,
     pub(crate) folder: &'a Path,
     pub(crate) seconds: u64,
@@ -89,19 +96,26 @@ pub(crate) struct Runner<'a> {
     pub(crate) fastest: f64,
 }
 
-impl Runner<'_> {
-    /// Runs the warm-up of a case, and measures it.
-    pub(crate) fn run(&mut self, case: &Case) -> Result<CaseRun, Failure> {
+impl<'a> Runner<'a> {
+    /// Creates a runner. Each load takes this many seconds.
+    pub(crate) fn new(generator: &'a Wrk, folder: &'a Path, seconds: u64) -> Self {
+        Self { generator, folder, seconds, fastest: 0.0 }
+    }
+
+    /// Runs the warm-up of a case on this Redis, and measures it.
+    pub(crate) fn run(&mut self, case: &Case, redis: &mut RedisServer) -> Result<CaseRun, Failure> {
         let (warm_up, measured) = token_ranges(case, self.fastest, self.seconds);
-        self.redis.forget()?;
-        let server = ServerProcess::start(case, &self.redis.url(), self.folder, measured.first + measured.count)?;
+        redis.forget()?;
+        let server = ServerProcess::start(case, &redis.url(), self.folder, measured.first + measured.count)?;
         self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
-        let (before, used) = (self.redis.commands()?, CpuTime::used(&server, self.redis)?);
+        let (before, used) = (redis.commands()?, CpuTime::used(&server, redis)?);
         let load = self.generator.send(case, server.url(), self.folder, measured, self.seconds)?;
-        let cpu = CpuTime::used(&server, self.redis)?.since(used);
-        let run = CaseRun { load, commands: self.redis.commands()? - before, cpu };
+        let cpu = CpuTime::used(&server, redis)?.since(used);
+        let run = CaseRun { load, commands: redis.commands()?.since(before), cpu };
         if !run.has_its_commands(case) {
-            return Err(format!("{}: {} commands for {} requests", case.name, run.commands, load.requests).into());
+            let CommandCount { received, scripts } = run.commands;
+            let found = format!("{received} commands, {scripts} of them scripts, for {} requests", load.requests);
+            return Err(format!("{}: {found}: the run is invalid", case.name).into());
         }
         self.fastest = self.fastest.max(run.throughput());
         Ok(run)
@@ -128,6 +142,10 @@ mod tests {
     use super::*;
 
     fn has_its_commands(name: &str, requests: u64, commands: u64) -> bool {
+        runs_as_expected(name, requests, CommandCount { received: commands, scripts: 0 })
+    }
+
+    fn runs_as_expected(name: &str, requests: u64, commands: CommandCount) -> bool {
         let (lasted, p50, p99) = (Duration::from_secs(1), Duration::ZERO, Duration::ZERO);
         let run = CaseRun { load: LoadResult { requests, lasted, p50, p99 }, commands, cpu: CpuTime::default() };
         run.has_its_commands(Case::named(name).unwrap())
@@ -151,6 +169,24 @@ mod tests {
     fn remembered_token_costs_two_commands_and_an_interval_one() {
         assert!(has_its_commands("remembered, Redis", 500, 1000) && !has_its_commands("remembered, Redis", 500, 999));
         assert!(has_its_commands("interval, Redis", 500, 500) && !has_its_commands("interval, Redis", 500, 629));
+    }
+
+    #[test]
+    fn native_run_with_a_script_is_rejected() {
+        let scripted = |scripts| CommandCount { received: 1000, scripts };
+        assert!(
+            runs_as_expected("key, native", 500, scripted(0)) && !runs_as_expected("key, native", 500, scripted(1))
+        );
+        assert!(runs_as_expected("key, Redis", 500, scripted(500)));
+    }
+
+    #[test]
+    fn cost_is_the_sum_of_the_three_processes() {
+        let load =
+            LoadResult { requests: 10, lasted: Duration::from_secs(1), p50: Duration::ZERO, p99: Duration::ZERO };
+        let [server, redis, generator] = [100, 20, 3].map(Duration::from_micros);
+        let run = CaseRun { load, commands: CommandCount::default(), cpu: CpuTime { server, redis, generator } };
+        assert!((run.micros() - 12.3).abs() < 1e-9);
     }
 
     #[test]

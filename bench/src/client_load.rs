@@ -1,4 +1,5 @@
-//! The load of the two clients: plain reqwest and the SDK. Each runs in its own process, and prints its measurements like `wrk` does.
+//! The load of the two clients: plain reqwest and the SDK. Each runs in its own process, and prints its measurements like `wrk` does, or its
+//! allocations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +11,17 @@ use onceward_client::Client;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::allocation_count::AllocationCount;
+use crate::counting_program::{self, PARTS, REQUESTS, TOTAL};
+use crate::statistics::percentile;
 use crate::wrk::{BODY, CONNECTIONS};
 use crate::{Failure, cpu};
 
 /// The command that runs this program as a client.
 pub(crate) const SUBMIT: &str = "submit";
+
+/// The command that runs this program as a client that prints its allocations.
+pub(crate) const COUNT: &str = "count";
 
 /// Prefix of the line with the CPU time in microseconds.
 pub(crate) const CPU: &str = "cpu=";
@@ -29,6 +36,14 @@ pub(crate) enum ClientKind {
 }
 
 impl ClientKind {
+    /// Both clients. The SDK is compared with the first.
+    pub(crate) const ALL: [Self; 2] = [Self::Plain, Self::Sdk];
+
+    /// The name in a table that has rows for servers too.
+    pub(crate) fn title(self) -> String {
+        format!("{} (client)", self.name())
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain reqwest",
@@ -37,7 +52,7 @@ impl ClientKind {
     }
 
     fn named(name: &str) -> Option<Self> {
-        [Self::Plain, Self::Sdk].into_iter().find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -62,6 +77,39 @@ pub(crate) fn run(name: &str, url: &str, tokens: &Path, count: u32, seconds: u64
         println!("{}{}\n{}", CPU, used.as_micros(), figures(took, lasted));
         Ok(())
     })
+}
+
+/// Sends a fixed number of requests, one after another, and prints the allocations before, between and after the measured parts.
+pub(crate) fn count(name: &str, url: &str, tokens: &Path) -> Result<(), Failure> {
+    let kind = ClientKind::named(name).ok_or_else(|| format!("unknown client: {name}"))?;
+    // One thread: on several, the number of allocations depends on which one runs a task.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let counts = runtime.block_on(async {
+        let url = format!("{url}/orders");
+        let sender = LoadClient::open(kind, &url, tokens, TOTAL as u32).await?;
+        send_times(counting_program::WARM_UP, &sender, &url).await?;
+        let mut counts = Vec::with_capacity(PARTS + 1);
+        counts.push(AllocationCount::now());
+        for _ in 0..PARTS {
+            send_times(REQUESTS, &sender, &url).await?;
+            counts.push(AllocationCount::now());
+        }
+        Ok::<_, Failure>(counts)
+    })?;
+    counts.iter().for_each(|count| println!("{count}"));
+    Ok(())
+}
+
+/// Sends this many requests, one after another.
+async fn send_times(times: usize, sender: &LoadClient, url: &str) -> Result<(), Failure> {
+    for _ in 0..times {
+        expect_created(sender.send(url).await.map_err(|error| error.to_string())?)?;
+    }
+    Ok(())
+}
+
+fn expect_created(status: u16) -> Result<(), String> {
+    if status == 201 { Ok(()) } else { Err(format!("unexpected status {status}: the run is invalid")) }
 }
 
 /// Sends on all connections for some seconds. Returns the latency of each request.
@@ -131,10 +179,7 @@ async fn until(
         if begun >= end {
             return Ok(took);
         }
-        let status = sender.send(&url).await?;
-        if status != 201 {
-            return Err(format!("unexpected status {status}: the run is invalid").into());
-        }
+        expect_created(sender.send(&url).await?)?;
         took.push(begun.elapsed());
     }
 }
@@ -142,7 +187,7 @@ async fn until(
 /// The line that the script of `wrk` prints. An unexpected response ends the run before this.
 fn figures(mut took: Vec<Duration>, lasted: Duration) -> String {
     took.sort();
-    let at = |share: usize| took.get(took.len() * share / 100).copied().unwrap_or_default().as_micros();
+    let at = |share| percentile(&took, share).unwrap_or_default().as_micros();
     format!(
         "figures requests={} micros={} p50={} p99={} ran_out=0 unexpected=0 unexpected_status=0 broken=0",
         took.len(),
@@ -155,6 +200,12 @@ fn figures(mut took: Vec<Duration>, lasted: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_created_order_is_expected() {
+        assert_eq!(expect_created(201), Ok(()));
+        assert!(expect_created(409).unwrap_err().contains("unexpected status 409"));
+    }
 
     #[test]
     fn report_is_parsed_like_wrk_output() {

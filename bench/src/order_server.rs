@@ -2,7 +2,7 @@
 //!
 //! It runs in its own process, and shares nothing with the process that measures it.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use onceward::{Binding, Guard, IntervalRules, KeyRules};
 use serde::Deserialize;
 
 use crate::Failure;
+use crate::allocation_count::AllocationCount;
 use crate::case::{Case, Store, Tokens};
 use crate::token_files;
 
@@ -29,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Retention of the responses to tokens: longer than any run.
 const RETAIN: Duration = Duration::from_secs(60 * 60);
 
-/// Writes the token files, prints the URL, and serves until standard input is closed.
+/// Writes the token files, prints the URL, and serves until standard input is closed. Prints its allocations after each line of the input.
 pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) -> Result<(), Failure> {
     rt::System::new().block_on(async {
         let guard = open(case.store, redis)?;
@@ -56,7 +57,7 @@ fn open(store: Store, redis: &str) -> Result<Option<Guard>, Failure> {
     Ok(match store {
         Store::None => None,
         Store::Memory => Some(Guard::new(memory())),
-        Store::Redis => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE))),
+        Store::Redis | Store::Native => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE))),
         Store::Unbatched => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).without_batches())),
         Store::OneConnection => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).on_one_connection())),
         Store::Unpinned => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).unpinned())),
@@ -128,10 +129,14 @@ async fn issue_many(
     Ok(web::Json(IssuedTokens { tokens }))
 }
 
-/// Exits when the parent process has ended: its end of standard input is closed then.
+/// Prints the allocations after each line of standard input. Exits when the parent process has ended: its end of the input is closed then.
 fn end_with_input() {
     std::thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let mut line = String::with_capacity(8);
+        while std::io::stdin().read_line(&mut line).is_ok_and(|length| length > 0) {
+            println!("{}", AllocationCount::now());
+            line.clear();
+        }
         std::process::exit(0);
     });
 }

@@ -9,9 +9,7 @@ use redis::{Connection, FromRedisValue};
 use tempfile::TempDir;
 
 use crate::Failure;
-
-/// Number of commands that a script of the store runs inside Redis if its comparison succeeds: one read and one write.
-const INSIDE_A_SCRIPT: u64 = 2;
+use crate::command_count::CommandCount;
 
 /// A running server.
 pub(crate) struct RedisServer {
@@ -108,10 +106,15 @@ impl RedisServer {
         Ok(asked.query(self.connection()?)?)
     }
 
-    /// The number of commands that the server has received since its start, without `INFO`.
-    pub(crate) fn commands(&mut self) -> Result<u64, Failure> {
-        let stats: String = redis::cmd("INFO").arg("commandstats").query(self.connection()?)?;
-        Ok(sent(&stats))
+    /// The commands that the server has received since its start.
+    pub(crate) fn commands(&mut self) -> Result<CommandCount, Failure> {
+        Ok(CommandCount::read(&self.ask::<String>("INFO commandstats")?))
+    }
+
+    /// The name and version of the server.
+    pub(crate) fn version(&mut self) -> Result<String, Failure> {
+        let info: String = self.ask("INFO server")?;
+        Ok(version(&info).ok_or("the server reports no version")?)
     }
 
     /// The connection of the benchmark. It is reused, since opening one sends commands too.
@@ -137,19 +140,12 @@ pub(crate) fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Sums the calls in `INFO commandstats`, without `INFO` itself (from the benchmark, and from a guard that reads the epoch of the server),
-/// and without the commands inside scripts, which Redis counts like received ones. A script whose comparison fails runs fewer commands;
-/// then the count is too low, and the run is rejected.
-fn sent(stats: &str) -> u64 {
-    let calls = |line: &str| -> Option<(bool, u64)> {
-        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let calls = rest.split(',').next()?.parse().ok()?;
-        (name != "info").then_some((matches!(name, "eval" | "evalsha"), calls))
-    };
-    let (all, scripts) = stats.lines().filter_map(calls).fold((0, 0), |(all, scripts), (is_script, calls)| {
-        (all + calls, if is_script { scripts + calls } else { scripts })
-    });
-    all.saturating_sub(scripts * INSIDE_A_SCRIPT)
+/// Parses the name and version in `INFO server`. Valkey also reports the version of Redis that it is compatible with.
+fn version(info: &str) -> Option<String> {
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let named = |name: &str, version: &str| format!("{name} {}", version.trim());
+    let valkey = field("valkey_version").map(|version| named("Valkey", version));
+    valkey.or_else(|| field("redis_version").map(|version| named("Redis", version)))
 }
 
 #[cfg(test)]
@@ -157,19 +153,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_info_commands_are_not_counted() {
-        let stats = "# Commandstats\r\ncmdstat_getdel:calls=120,usec=9,usec_per_call=1.00,rejected_calls=0\r\n\
-            cmdstat_client|setinfo:calls=2,usec=3\r\ncmdstat_info:calls=7,usec=90,usec_per_call=12.00\r\n\
-            cmdstat_set:calls=1,usec=9\r\n";
-        assert_eq!(sent(stats), 123);
-        assert_eq!(sent("# Commandstats\r\n"), 0);
-    }
-
-    #[test]
-    fn commands_inside_scripts_are_not_counted() {
-        // Each of fifty first runs with a key sends a `SET` and a script, which reads and writes.
-        let stats =
-            "cmdstat_set:calls=100,usec=9\r\ncmdstat_evalsha:calls=50,usec=9\r\ncmdstat_get:calls=50,usec=9\r\n";
-        assert_eq!(sent(stats), 100);
+    fn version_of_valkey_comes_before_its_compatible_redis() {
+        assert_eq!(version("# Server\r\nredis_version:7.0.15\r\n"), Some("Redis 7.0.15".to_owned()));
+        let valkey = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.0.0\r\n";
+        assert_eq!(version(valkey), Some("Valkey 9.0.0".to_owned()));
+        assert_eq!(version("# Server\r\n"), None);
     }
 }

@@ -1,95 +1,203 @@
-//! The report printed at the end.
+//! The tables printed at the end: what each case costs, and how it behaves under full load.
 
+use crate::allocation_cost::AllocationCost;
 use crate::case::Case;
-use crate::statistics::{CaseStatistics, Spread};
+use crate::client_load::ClientKind;
+use crate::client_statistics::ClientStatistics;
+use crate::goal::Goal;
+use crate::markdown_table::MarkdownTable;
+use crate::statistics::CaseStatistics;
 
-/// The table: one line per case, with the medians of its rounds, and minimum and maximum of the ratio.
-pub(crate) fn table(rows: &[(&Case, CaseStatistics)]) -> String {
-    let mut lines = vec![format!(
-        "{:<20} {:>11} {:>8} {:>8}   {:<18} {:>16}",
-        "case", "requests/s", "p50 ms", "p99 ms", "ratio to bare", "commands/request"
-    )];
-    lines.extend(rows.iter().map(|(case, figures)| row(case, figures)));
-    lines.join("\n")
+/// The goal of the SDK: CPU time per request above that of plain reqwest, in microseconds.
+const SDK_GOAL: Goal = Goal(5.0);
+/// The cell of a figure that does not exist.
+const NONE: &str = "–";
+
+/// The figures of a route.
+pub(crate) struct RouteRow {
+    pub(crate) case: &'static Case,
+    pub(crate) figures: CaseStatistics,
+    pub(crate) allocations: AllocationCost,
 }
 
-fn row(case: &Case, figures: &CaseStatistics) -> String {
-    let CaseStatistics { throughput, p50, p99, ratio, commands, .. } = figures;
-    let (throughput, p50, p99, commands) = (throughput.median, p50.median, p99.median, commands.median);
-    let ratio = if case.is_bare() { "1".to_owned() } else { apart(ratio) };
-    format!("{:<20} {throughput:>11.0} {p50:>8.2} {p99:>8.2}   {ratio:<18} {commands:>16.2}", case.name)
+/// The figures of a client.
+pub(crate) struct ClientRow {
+    pub(crate) kind: ClientKind,
+    pub(crate) figures: ClientStatistics,
+    pub(crate) allocations: AllocationCost,
 }
 
-/// CPU per request: one line per case. The three processes share the CPUs, so that the ratio of the sums approximates the ratio of the
-/// throughputs on an otherwise idle machine.
-pub(crate) fn costs(rows: &[(&Case, CaseStatistics)]) -> String {
-    let sum = |figures: &CaseStatistics| figures.server.median + figures.redis.median + figures.generator.median;
-    let bare = rows.iter().find(|(case, _)| case.is_bare()).map(|(_, figures)| sum(figures));
-    let mut lines = vec![format!(
-        "{:<20} {:>11} {:>8} {:>10} {:>7} {:>13}",
-        "CPU µs/request", "server", "Redis", "generator", "sum", "ratio of sums"
-    )];
-    lines.extend(rows.iter().map(|(case, figures)| {
-        let (server, redis, generator) = (figures.server.median, figures.redis.median, figures.generator.median);
-        let (sum, share) = (sum(figures), bare.unwrap_or_default() / sum(figures));
-        format!("{:<20} {server:>11.1} {redis:>8.1} {generator:>10.1} {sum:>7.1} {share:>13.2}", case.name)
-    }));
-    lines.join("\n")
+/// The cost per request. Routes are compared with the first one, clients with the first one.
+pub(crate) fn costs(routes: &[RouteRow], clients: &[ClientRow]) -> MarkdownTable {
+    let mut table = MarkdownTable::new([
+        "case",
+        "requests/s",
+        "server µs above bare",
+        "goal",
+        "Redis µs",
+        "goal",
+        "ratio of CPU sums",
+        "allocations above bare",
+        "goal",
+        "bytes above bare",
+        "commands",
+    ]);
+    routes
+        .iter()
+        .for_each(|row| table.push(if row.case.is_bare() { bare_cost(row) } else { route_cost(row, &routes[0]) }));
+    clients.iter().for_each(|row| table.push(client_cost(row, &clients[0])));
+    table
 }
 
-/// The targets: one line per case with a target. A missed target is not an error.
-pub(crate) fn targets(rows: &[(&Case, CaseStatistics)]) -> String {
-    let line = |(case, figures): &(&Case, CaseStatistics)| {
-        let target = case.target?;
-        let verdict = if figures.ratio.median >= target { "met" } else { "missed" };
-        Some(format!("{:<20} {} of bare, target {target:.2}: {verdict}", case.name, apart(&figures.ratio)))
-    };
-    rows.iter().filter_map(line).collect::<Vec<_>>().join("\n")
+fn bare_cost(RouteRow { case, figures, allocations }: &RouteRow) -> [String; 11] {
+    let [allocations, bytes] = allocations.base_cells();
+    let micros = format!("{:.1} in all, generator {:.1}", figures.server.median, figures.generator.median);
+    let rate = format!("{:.0}", figures.throughput.median);
+    let [none, blank] = [NONE, ""].map(str::to_owned);
+    let [name, one, zero] = [case.name, "1", "0"].map(str::to_owned);
+    [name, rate, micros, blank.clone(), none, blank.clone(), one, allocations, blank, bytes, zero]
 }
 
-fn apart(Spread { median, least, most }: &Spread) -> String {
-    format!("{median:.2} ({least:.2}–{most:.2})")
+fn route_cost(RouteRow { case, figures, allocations }: &RouteRow, bare: &RouteRow) -> [String; 11] {
+    let above = allocations.above(bare.allocations);
+    let [allocations, bytes] = above.cells();
+    let redis = if case.has_redis() { figures.redis.cell(1) } else { NONE.to_owned() };
+    [
+        case.name.to_owned(),
+        format!("{:.0}", figures.throughput.median),
+        figures.above.cell(1),
+        Goal::cell(case.goals.server, figures.above.median, 1),
+        redis,
+        Goal::cell(case.goals.redis, figures.redis.median, 1),
+        format!("{:.2}", figures.ratio.median),
+        allocations,
+        Goal::cell(case.goals.allocations, above.allocations, 1),
+        bytes,
+        format!("{:.2}", figures.commands.median),
+    ]
+}
+
+fn client_cost(ClientRow { kind, figures, allocations }: &ClientRow, plain: &ClientRow) -> [String; 11] {
+    let is_plain = *kind == ClientKind::Plain;
+    let [allocations, bytes] =
+        if is_plain { allocations.base_cells() } else { allocations.above(plain.allocations).cells() };
+    let micros = if is_plain { format!("{:.1} in all", figures.micros.median) } else { figures.above.cell(1) };
+    let goal = Goal::cell((!is_plain).then_some(SDK_GOAL), figures.above.median, 1);
+    let ratio = if is_plain { "1".to_owned() } else { format!("{:.2}", figures.ratio.median) };
+    let rate = format!("{:.0}", figures.throughput.median);
+    let [none, blank] = [NONE, ""].map(str::to_owned);
+    [kind.title(), rate, micros, goal, none.clone(), blank.clone(), ratio, allocations, blank, bytes, none]
+}
+
+/// Throughput, latency and CPU time per request under full load.
+pub(crate) fn loads(routes: &[RouteRow], clients: &[ClientRow]) -> MarkdownTable {
+    let mut table = MarkdownTable::new([
+        "case",
+        "requests/s",
+        "p50 ms",
+        "p99 ms",
+        "server µs",
+        "Redis µs",
+        "generator or client µs",
+    ]);
+    for RouteRow { case, figures, .. } in routes {
+        let redis = if case.has_redis() { format!("{:.1}", figures.redis.median) } else { NONE.to_owned() };
+        table.push([
+            case.name.to_owned(),
+            figures.throughput.cell(0),
+            format!("{:.2}", figures.p50.median),
+            format!("{:.2}", figures.p99.median),
+            format!("{:.1}", figures.server.median),
+            redis,
+            format!("{:.1}", figures.generator.median),
+        ]);
+    }
+    for ClientRow { kind, figures, .. } in clients {
+        table.push([
+            kind.title(),
+            figures.throughput.cell(0),
+            format!("{:.2}", figures.p50.median),
+            format!("{:.2}", figures.p99.median),
+            NONE.to_owned(),
+            NONE.to_owned(),
+            format!("{:.1}", figures.micros.median),
+        ]);
+    }
+    table
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Spread;
 
-    fn figures(ratio: f64) -> CaseStatistics {
-        let spread = |value| Spread { median: value, least: value - 0.1, most: value + 0.1 };
-        let (throughput, p50, p99) = (spread(12_345.6), spread(1.0), spread(2.0));
-        let (server, redis, generator) = (spread(10.0), spread(4.0), spread(6.0));
-        CaseStatistics { throughput, p50, p99, ratio: spread(ratio), commands: spread(1.0), server, redis, generator }
+    fn spread(value: f64) -> Spread {
+        Spread { median: value, least: value - 0.1, most: value + 0.1 }
     }
 
-    fn rows(ratio: f64) -> Vec<(&'static Case, CaseStatistics)> {
-        Case::ALL.iter().map(|case| (case, figures(ratio))).collect()
+    fn routes() -> Vec<RouteRow> {
+        let row = |case: &'static Case| {
+            let (throughput, p50, p99) = (spread(12_345.6), spread(1.0), spread(2.0));
+            let (server, redis, generator) = (spread(13.0), spread(5.04), spread(6.0));
+            let (commands, above, ratio) = (spread(1.0), spread(3.2), spread(0.7));
+            let figures = CaseStatistics { throughput, p50, p99, commands, server, redis, generator, above, ratio };
+            let allocations = AllocationCost { allocations: if case.is_bare() { 20.0 } else { 28.0 }, bytes: 900.0 };
+            RouteRow { case, figures, allocations }
+        };
+        Case::ALL.iter().map(row).collect()
+    }
+
+    fn clients() -> Vec<ClientRow> {
+        let row = |kind| {
+            let (throughput, p50, p99) = (spread(9000.0), spread(1.0), spread(2.0));
+            let (micros, above, ratio) = (spread(40.0), spread(5.1), spread(0.8));
+            let figures = ClientStatistics { throughput, p50, p99, micros, above, ratio };
+            let allocations =
+                AllocationCost { allocations: if kind == ClientKind::Plain { 60.0 } else { 75.0 }, bytes: 4000.0 };
+            ClientRow { kind, figures, allocations }
+        };
+        ClientKind::ALL.into_iter().map(row).collect()
+    }
+
+    /// The cells of a row after its name.
+    fn cells(table: &MarkdownTable, name: &str) -> Vec<String> {
+        let table = table.to_string();
+        let line = table.lines().find(|line| line.starts_with(&format!("| {name} "))).unwrap();
+        line.trim_end_matches(" |").split(" | ").skip(1).map(|cell| cell.trim().to_owned()).collect()
     }
 
     #[test]
-    fn row_shows_medians_and_the_spread_of_the_ratio() {
-        let table = table(&rows(0.7));
-        let line = table.lines().find(|line| line.starts_with("token, Redis")).unwrap();
-        let words: Vec<_> = line.split_whitespace().skip(2).collect();
-        assert_eq!(words, ["12346", "1.00", "2.00", "0.70", "(0.60–0.80)", "1.00"]);
-        assert_eq!(table.lines().count(), 1 + Case::ALL.len());
+    fn route_shows_costs_above_bare_with_goals() {
+        let table = costs(&routes(), &[]);
+        let token =
+            ["12346", "3.2 (3.1–3.3)", "≤ 3 missed", "5.0 (4.9–5.1)", "≤ 5 met", "0.70", "8.0", "≤ 8 met", "0", "1.00"];
+        assert_eq!(cells(&table, "token, Redis"), token);
+        let memory = ["12346", "3.2 (3.1–3.3)", "≤ 4 met", "–", "", "0.70", "8.0", "", "0", "1.00"];
+        assert_eq!(cells(&table, "key, memory"), memory);
     }
 
     #[test]
-    fn costs_are_summed_and_compared_with_the_bare_route() {
-        let mut rows = rows(0.7);
-        rows[2].1.redis = Spread { median: 24.0, least: 24.0, most: 24.0 };
-        let costs = costs(&rows);
-        let line = costs.lines().find(|line| line.starts_with("token, Redis")).unwrap();
-        let words: Vec<_> = line.split_whitespace().skip(2).collect();
-        assert_eq!(words, ["10.0", "24.0", "6.0", "40.0", "0.50"]);
+    fn bare_route_shows_absolute_costs() {
+        let bare = ["12346", "13.0 in all, generator 6.0", "", "–", "", "1", "20.0 in all", "", "900 in all", "0"];
+        assert_eq!(cells(&costs(&routes(), &[]), "bare"), bare);
     }
 
     #[test]
-    fn target_is_met_or_missed_by_the_median() {
-        let targets = targets(&rows(0.7));
-        assert!(targets.contains("token, Redis         0.70 (0.60–0.80) of bare, target 0.60: met"), "{targets}");
-        assert!(targets.contains("token, memory        0.70 (0.60–0.80) of bare, target 0.85: missed"), "{targets}");
-        assert_eq!(targets.lines().count(), Case::ALL.iter().filter(|case| case.target.is_some()).count());
+    fn sdk_shows_costs_above_plain_reqwest_with_its_goal() {
+        let table = costs(&[], &clients());
+        let plain = ["9000", "40.0 in all", "", "–", "", "1", "60.0 in all", "", "4000 in all", "–"];
+        assert_eq!(cells(&table, "plain reqwest (client)"), plain);
+        let sdk = ["9000", "5.1 (5.0–5.2)", "≤ 5 missed", "–", "", "0.80", "15.0", "", "0", "–"];
+        assert_eq!(cells(&table, "SDK, warm pool (client)"), sdk);
+    }
+
+    #[test]
+    fn load_shows_throughput_latency_and_cpu_time() {
+        let table = loads(&routes(), &clients());
+        let token = ["12346 (12346–12346)", "1.00", "2.00", "13.0", "5.0", "6.0"];
+        assert_eq!(cells(&table, "token, Redis"), token);
+        assert_eq!(cells(&table, "bare")[4], "–");
+        assert_eq!(cells(&table, "plain reqwest (client)"), ["9000 (9000–9000)", "1.00", "2.00", "–", "–", "40.0"]);
+        assert_eq!(table.to_string().lines().count(), 2 + Case::ALL.len() + 2);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let generator = Wrk::in_folder(folder.path())?;
     let mut redis = RedisServer::start()?;
-    let mut runner = Runner { redis: &mut redis, generator: &generator, folder: folder.path(), seconds, fastest: 0.0 };
+    let mut runner = Runner::new(&generator, folder.path(), seconds);
     let mut table = vec![format!(
         "{:<22} {:>11} {:>8} {:>7} {:>7}   vs. batched",
         "CPU µs/request", "requests/s", "server", "Redis", "sum"
@@ -28,7 +28,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
         for round in 0..rounds {
             for (name, runs) in names.iter().zip(&mut runs) {
                 let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
-                let run = runner.run(case)?;
+                let run = runner.run(case, &mut redis)?;
                 println!("round {} of {rounds}: {name:<22} {:>8.0} requests/s", round + 1, run.throughput());
                 runs.push(run);
             }
@@ -66,6 +66,7 @@ mod tests {
 
     use super::*;
     use crate::case_run::CpuTime;
+    use crate::command_count::CommandCount;
     use crate::wrk::LoadResult;
 
     fn run(micros: u64) -> CaseRun {
@@ -75,7 +76,7 @@ mod tests {
             redis: Duration::from_micros(micros * 25),
             ..CpuTime::default()
         };
-        CaseRun { load: LoadResult { requests: 100, lasted, p50, p99 }, commands: 100, cpu }
+        CaseRun { load: LoadResult { requests: 100, lasted, p50, p99 }, commands: CommandCount::default(), cpu }
     }
 
     #[test]

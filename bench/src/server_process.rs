@@ -1,10 +1,11 @@
 //! The process of the server under load.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::Failure;
+use crate::allocation_count::AllocationCount;
 use crate::case::Case;
 
 /// The command that runs this program as the server.
@@ -13,24 +14,53 @@ pub(crate) const SERVE: &str = "serve";
 /// A running server.
 pub(crate) struct ServerProcess {
     child: Child,
+    output: BufReader<ChildStdout>,
     url: String,
 }
 
 impl ServerProcess {
     /// Starts this program as the server, and waits until it listens and has issued its tokens.
     pub(crate) fn start(case: &Case, redis: &str, tokens: &Path, per_thread: usize) -> Result<Self, Failure> {
-        let child = Command::new(std::env::current_exe()?)
+        Self::start_program(&std::env::current_exe()?, case, redis, tokens, per_thread)
+    }
+
+    /// Like [`start`](Self::start), with another program.
+    pub(crate) fn start_program(
+        program: &Path,
+        case: &Case,
+        redis: &str,
+        tokens: &Path,
+        per_thread: usize,
+    ) -> Result<Self, Failure> {
+        let mut child = Command::new(program)
             .args([SERVE, case.name, redis])
             .arg(tokens)
             .arg(per_thread.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let mut server = Self { child, url: String::new() };
-        let stdout = server.child.stdout.take().ok_or("the server has no output")?;
-        BufReader::new(stdout).read_line(&mut server.url)?;
-        server.url.truncate(server.url.trim_end().len());
+        let output = child.stdout.take().ok_or("the server has no output")?;
+        let mut server = Self { child, output: BufReader::new(output), url: String::new() };
+        server.url = server.line()?;
         if server.url.is_empty() { Err(format!("{}: the server did not start", case.name).into()) } else { Ok(server) }
+    }
+
+    /// The allocations of the server since its start.
+    ///
+    /// # Errors
+    /// If the program of the server does not count them.
+    pub(crate) fn allocations(&mut self) -> Result<AllocationCount, Failure> {
+        writeln!(self.child.stdin.as_mut().ok_or("the server has no input")?)?;
+        let line = self.line()?;
+        Ok(AllocationCount::read(&line).ok_or_else(|| format!("the server counts no allocations: {line}"))?)
+    }
+
+    /// The next line of the output; empty after its end.
+    fn line(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        line.truncate(line.trim_end().len());
+        Ok(line)
     }
 
     /// The process id.

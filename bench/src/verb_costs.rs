@@ -12,6 +12,7 @@ use redis::{Client, Pipeline};
 use tokio::runtime::Builder;
 
 use crate::redis_server::RedisServer;
+use crate::redis_servers::downloaded;
 use crate::statistics::Spread;
 use crate::{Failure, cpu};
 
@@ -63,10 +64,7 @@ pub(crate) fn measure(rounds: u64) -> Result<(), Failure> {
         BATCHES.map(|batch| format!("Redis µs, batch of {batch} | client µs, batch of {batch}")).join(" | "),
         "---|".repeat(BATCHES.len() * 2)
     )];
-    let native = ["redis-8.10", "valkey-9.0"].map(|name| Path::new("target/servers").join(name).join("redis-server"));
-    if let Some(missing) = native.iter().find(|program| !program.exists()) {
-        return Err(format!("{} is missing; download it with: make setup", missing.display()).into());
-    }
+    let native = [downloaded("redis-8.10")?, downloaded("valkey-9.0")?];
     for (server, program) in
         [("Redis 7.0", Path::new("redis-server")), ("Redis 8.10", &native[0]), ("Valkey 9.0", &native[1])]
     {
