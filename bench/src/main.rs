@@ -7,6 +7,7 @@
 //! | `onceward-bench cluster [ROUNDS [SECONDS]]` | a cluster of three masters compared with one Redis |
 //! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker |
 //! | `onceward-bench verbs [ROUNDS]` | CPU per verb of the store, with scripts and with native commands |
+//! | `onceward-bench memory [ROUNDS]` | time and instructions per verb of the memory store |
 //! | `onceward-bench sql [EXPIRED]` | a claim in a transaction of PostgreSQL, without and during the removal of expired rows |
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: other load on the machine
@@ -20,8 +21,10 @@ mod client_load;
 mod cluster;
 mod cluster_comparison;
 mod cpu;
+mod memory_verbs;
 mod order_server;
 mod postgres_server;
+mod record_samples;
 mod redis_server;
 mod report;
 mod sending_comparison;
@@ -38,6 +41,7 @@ use std::process::ExitCode;
 use crate::case::Case;
 use crate::case_run::{CaseRun, Runner};
 use crate::client_load::SUBMIT;
+use crate::memory_verbs::MemoryVerb;
 use crate::redis_server::RedisServer;
 use crate::server_process::SERVE;
 use crate::statistics::CaseStatistics;
@@ -57,6 +61,8 @@ const CLUSTER: &str = "cluster";
 const SENDING: &str = "sending";
 /// The command for the verbs of the store.
 const VERBS: &str = "verbs";
+/// The command for the verbs of the memory store.
+const MEMORY: &str = "memory";
 /// The command for transactions of a database.
 const SQL: &str = "sql";
 /// Default number of expired rows.
@@ -93,13 +99,18 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [SENDING, rounds, seconds] => sending_comparison::measure(at_least_one(rounds)?, at_least_one(seconds)?),
         [VERBS] => verb_costs::measure(5),
         [VERBS, rounds] => verb_costs::measure(at_least_one(rounds)?),
+        [MEMORY] => memory_verbs::measure(5),
+        [MEMORY, rounds] => memory_verbs::measure(at_least_one(rounds)?),
+        [memory_verbs::ONE, name] => {
+            memory_verbs::run_once(MemoryVerb::named(name).ok_or_else(|| format!("unknown verb: {name}"))?)
+        }
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
         [] => measure(ROUNDS, SECONDS),
         [rounds] => measure(at_least_one(rounds)?, SECONDS),
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
         _ => Err(
-            "usage: onceward-bench [clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench verbs [ROUNDS], or \
+            "usage: onceward-bench [clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench verbs [ROUNDS], onceward-bench memory [ROUNDS], or \
              onceward-bench sql [EXPIRED]"
                 .into(),
         ),
