@@ -10,6 +10,7 @@
 //! | `onceward-bench peers PROGRAM [ROUNDS [SECONDS]]` | a key compared with the crate `idempotent` on axum, which the program serves |
 //! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker |
 //! | `onceward-bench verbs [ROUNDS]` | CPU per verb of the store, with scripts and with native commands |
+//! | `onceward-bench memory [ROUNDS]` | time and instructions per verb of the memory store |
 //! | `onceward-bench sql [EXPIRED]` | a claim in a transaction of PostgreSQL, without and during the removal of expired rows |
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: other load on the machine
@@ -38,6 +39,7 @@ mod goal;
 mod http_connection;
 mod latency_comparison;
 mod markdown_table;
+mod memory_verbs;
 mod order_server;
 mod paced_load;
 mod paced_result;
@@ -46,6 +48,7 @@ mod peer_pair;
 mod peer_report;
 mod peer_runner;
 mod postgres_server;
+mod record_samples;
 mod redis_server;
 mod redis_servers;
 mod replay_check;
@@ -64,6 +67,7 @@ use std::process::ExitCode;
 
 use crate::case::Case;
 use crate::client_load::{COUNT, SUBMIT};
+use crate::memory_verbs::MemoryVerb;
 use crate::paced_load::PACE;
 use crate::server_process::SERVE;
 
@@ -88,12 +92,14 @@ const PEERS: &str = "peers";
 const SENDING: &str = "sending";
 /// The command for the verbs of the store.
 const VERBS: &str = "verbs";
+/// The command for the verbs of the memory store.
+const MEMORY: &str = "memory";
 /// The command for transactions of a database.
 const SQL: &str = "sql";
 /// Default number of expired rows.
 const EXPIRED: u64 = 10_000_000;
 const USAGE: &str = "usage: onceward-bench [latency | clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench allocations, \
-    onceward-bench peers PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs [ROUNDS], or onceward-bench sql [EXPIRED]";
+    onceward-bench peers PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs | memory [ROUNDS], or onceward-bench sql [EXPIRED]";
 
 /// Runs the command in the arguments of the process.
 pub fn run() -> ExitCode {
@@ -131,6 +137,11 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [SENDING, ref rest @ ..] => with_rounds(rest, SECONDS, sending_comparison::measure),
         [VERBS] => verb_costs::measure(ROUNDS),
         [VERBS, rounds] => verb_costs::measure(at_least_one(rounds)?),
+        [MEMORY] => memory_verbs::measure(ROUNDS),
+        [MEMORY, rounds] => memory_verbs::measure(at_least_one(rounds)?),
+        [memory_verbs::ONE, name] => {
+            memory_verbs::run_once(MemoryVerb::named(name).ok_or_else(|| format!("unknown verb: {name}"))?)
+        }
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
         ref rest => with_rounds(rest, SECONDS, route_comparison::measure),

@@ -216,6 +216,7 @@ mod tests {
                 }
                 _ => None,
             };
+            assert_eq!(DoneRecord::has_reply(&bytes), expected.is_some());
             assert_eq!(DoneRecord::without_reply(&bytes), expected);
         }
         assert_eq!(DoneRecord::without_reply(&[VERSION, DONE]), None);

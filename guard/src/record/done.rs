@@ -57,14 +57,24 @@ impl DoneRecord {
         bytes
     }
 
+    /// Returns whether these bytes are a record with a reply.
+    pub(crate) fn has_reply(bytes: &[u8]) -> bool {
+        Self::before_reply(bytes).is_some()
+    }
+
     /// Returns the bytes of a record without its reply, for a store that has no room for the reply, or `None` if the record has none.
     pub(crate) fn without_reply(bytes: &[u8]) -> Option<Vec<u8>> {
+        Some([Self::before_reply(bytes)?, &[NoReply::NoRoom.number()]].concat())
+    }
+
+    /// Returns the fields before the reply, or `None` if the record has none.
+    fn before_reply(bytes: &[u8]) -> Option<&[u8]> {
         let [VERSION, DONE, fields @ ..] = bytes else { return None };
         let mut reader = Reader::new(fields);
         let (_run, _fingerprint) = (reader.array::<16>()?, reader.optional(Reader::array::<16>)?);
         let (_asker, _deadline) = (reader.optional(Reader::array::<16>)?, reader.number()?);
         let before = bytes.len() - reader.rest().len();
-        (*bytes.get(before)? == REPLY).then(|| [&bytes[..before], &[NoReply::NoRoom.number()]].concat())
+        (*bytes.get(before)? == REPLY).then(|| &bytes[..before])
     }
 
     /// Reads the record. `share` returns a part of its bytes for the reply.

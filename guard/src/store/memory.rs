@@ -4,11 +4,13 @@ mod entry;
 mod eviction;
 mod origin_thread;
 mod quota;
+mod shard;
+mod sweep;
+mod ticket_hasher;
+mod value;
 
-use std::collections::HashMap;
-use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,19 +19,18 @@ use onceward_api::metric;
 
 use self::entry::{EntryWeight, MemoryEntry};
 pub(crate) use self::origin_thread::OriginThread;
-use self::quota::{Quotas, Shortage};
+use self::quota::{Quotas, RecordAddress, Shortage};
+use self::shard::{Place, Shard};
+use self::ticket_hasher::{TicketHash, TicketHasher};
 use super::{Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 use crate::clock::Clock;
 use crate::random::random;
 use crate::record::DoneRecord;
 use crate::ticket::{Kind, Ticket};
 
-/// The number of shards of the map. Each has its own lock, held for one verb or for sweeping that one shard.
-const SHARDS: usize = 256;
-/// The average number of old records that each insert examines, to remove expired ones.
-const SWEEP_PER_INSERT: usize = 8;
-/// The minimum interval in milliseconds between full sweeps, one of which a full store tries before it rejects a record.
-const FULL_SWEEP_EVERY: u64 = 1_000;
+/// The number of shards of the map. Each has its own lock, held for one verb. A shard that grows moves its records while its lock is held:
+/// with ten million records, a shard has about ten thousand, which takes less than a millisecond.
+const SHARDS: usize = 1_024;
 
 /// A store in memory, which is lost when the process ends. Each instance has a different [`epoch`](Store::epoch), so tokens of an
 /// earlier instance can be distinguished from used ones.
@@ -39,22 +40,19 @@ const FULL_SWEEP_EVERY: u64 = 1_000;
 /// if they detect that, and the server does not start.
 pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
+    hasher: TicketHasher,
     quotas: Quotas,
-    /// Returns a value without its response, if it has one that can be dropped to free memory. The store knows nothing else about
-    /// values.
+    /// Returns whether a value has a response that can be dropped to free memory. The store knows nothing else about values.
+    has_response: fn(&[u8]) -> bool,
+    /// Returns such a value without its response.
     stub: fn(&[u8]) -> Option<Vec<u8>>,
     clock: Clock,
     epoch: Epoch,
-    last_full_sweep: AtomicU64,
+    /// When all shards were last searched for expired records, because the store was full. Zero if they never were.
+    last_search: AtomicU64,
+    /// The shard with which the next search begins.
+    searched_shard: AtomicUsize,
     origin: std::sync::Arc<OriginThread>,
-}
-
-/// One shard of the map.
-#[derive(Default)]
-struct Shard {
-    records: HashMap<Ticket, MemoryEntry>,
-    /// Number of records that the inserts since the last sweep have paid to examine.
-    paid: usize,
 }
 
 impl Memory {
@@ -70,11 +68,14 @@ impl Memory {
     pub fn with_clock(clock: Clock) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: TicketHasher::new(),
             quotas: Quotas::of(Self::DEFAULT_LIMIT),
+            has_response: DoneRecord::has_reply,
             stub: DoneRecord::without_reply,
             clock,
             epoch: random(),
-            last_full_sweep: AtomicU64::new(0),
+            last_search: AtomicU64::new(0),
+            searched_shard: AtomicUsize::new(0),
             origin: OriginThread::here(),
         }
     }
@@ -96,7 +97,7 @@ impl Memory {
 
     /// Returns the number of records, including expired ones that have not been removed yet.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).records.len()).sum()
+        (0..self.shards.len()).map(|number| self.lock_shard(number).len()).sum()
     }
 
     /// Returns whether the store has no records.
@@ -104,49 +105,66 @@ impl Memory {
         self.len() == 0
     }
 
-    fn shard(&self, ticket: &Ticket) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[usize::from(ticket.digest()[0]) % SHARDS])
+    /// Locks a shard, also after a panic: a verb that panicked left no partial change.
+    fn lock_shard(&self, number: usize) -> MutexGuard<'_, Shard> {
+        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the hash of a ticket, and its locked shard.
+    fn shard(&self, ticket: &Ticket) -> (TicketHash, MutexGuard<'_, Shard>) {
+        let hash = self.hasher.hash(ticket);
+        (hash, self.lock_shard(hash.shard(SHARDS)))
     }
 
     /// Removes a record and releases its bytes from the quota.
-    fn evacuate(&self, place: OccupiedEntry<'_, Ticket, MemoryEntry>) -> MemoryEntry {
-        let (ticket, record) = place.remove_entry();
-        self.quotas.release(ticket.kind(), record.weight());
-        record
+    fn evacuate(&self, shard: &mut Shard, place: Place) -> EntryWeight {
+        let removed = shard.remove(place);
+        self.quotas.release(removed.ticket.kind(), removed.weight());
+        removed.weight()
     }
 
-    /// Returns the live record of a ticket; removes an expired one.
-    fn live<'a>(&self, shard: &'a mut Shard, ticket: &Ticket) -> Option<OccupiedEntry<'a, Ticket, MemoryEntry>> {
-        let Entry::Occupied(place) = shard.records.entry(*ticket) else { return None };
-        if place.get().is_live(self.clock.steady()) {
-            return Some(place);
+    /// Removes the record in a slot and releases its bytes from the quota.
+    fn remove_slot(&self, shard: &mut Shard, slot: u32) -> Option<EntryWeight> {
+        let hash = self.hasher.hash(&shard.entry(slot)?.ticket);
+        let place = shard.find_slot(hash, slot)?;
+        Some(self.evacuate(shard, place))
+    }
+
+    /// Returns the place of the live record of a ticket, and the record; removes an expired one.
+    fn live<'a>(
+        &self,
+        shard: &'a mut Shard,
+        hash: TicketHash,
+        ticket: &Ticket,
+        now: u64,
+    ) -> Option<(Place, &'a MemoryEntry)> {
+        let place = shard.find(hash, ticket)?;
+        if !shard.entry(place.slot)?.is_live(now) {
+            self.evacuate(shard, place);
+            return None;
         }
-        self.evacuate(place);
-        None
+        Some((place, shard.entry(place.slot)?))
     }
 
     /// Writes if there is no live record; otherwise returns the existing value.
     fn write(&self, ticket: &Ticket, value: &[u8], ttl: Duration, room: Room) -> Result<Option<Bytes>, Shortage> {
         let now = self.clock.steady();
-        let mut shard = self.shard(ticket);
-        self.sweep_a_slice(&mut shard, now);
-        let place = shard.records.entry(*ticket);
+        let (hash, mut shard) = self.shard(ticket);
+        self.sweep(&mut shard, now);
+        let place = shard.find(hash, ticket);
+        let there = place.and_then(|place| shard.entry(place.slot));
+        if let Some(there) = there.filter(|there| there.is_live(now)) {
+            return Ok(Some(there.value.to_bytes()));
+        }
         // The bytes of an expired record are released when the new one takes its place.
-        let out = match &place {
-            Entry::Occupied(there) if there.get().is_live(now) => {
-                return Ok(Some(Bytes::copy_from_slice(&there.get().value)));
-            }
-            Entry::Occupied(there) => Some(there.get()),
-            Entry::Vacant(_) => None,
-        };
-        let weight = self.weigh(value);
-        self.quotas.exchange(
-            ticket,
-            out.map(MemoryEntry::weight),
-            weight,
-            self.quotas.most(ticket.kind(), value, room),
-        )?;
-        place.insert_entry(MemoryEntry::new(value, weight.eviction_seq, now, ttl));
+        let out = there.map(MemoryEntry::weight);
+        let slot = place.map_or_else(|| shard.next_slot(), |place| place.slot);
+        let weight = self.count(ticket.kind(), hash, slot, out, value, room)?;
+        let entry = MemoryEntry::new(*ticket, value, weight.eviction_seq, now, ttl);
+        match place {
+            Some(place) => shard.replace(place.slot, entry),
+            None => shard.insert(hash, entry),
+        }
         Ok(None)
     }
 
@@ -158,52 +176,31 @@ impl Memory {
         ttl: Duration,
         room: Room,
     ) -> Result<Compared, Shortage> {
-        let mut shard = self.shard(ticket);
-        let Some(mut place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
-        let there = place.get_mut();
+        let now = self.clock.steady();
+        let (hash, mut shard) = self.shard(ticket);
+        let Some((place, there)) = self.live(&mut shard, hash, ticket, now) else { return Ok(Compared::Gone) };
         if *there.value != *held {
-            return Ok(Compared::Found(Bytes::copy_from_slice(&there.value)));
+            return Ok(Compared::Found(there.value.to_bytes()));
         }
-        let weight = self.weigh(value);
-        self.quotas.exchange(ticket, Some(there.weight()), weight, self.quotas.most(ticket.kind(), value, room))?;
-        *there = MemoryEntry::new(value, weight.eviction_seq, self.clock.steady(), ttl);
+        let weight = self.count(ticket.kind(), hash, place.slot, Some(there.weight()), value, room)?;
+        shard.replace(place.slot, MemoryEntry::new(*ticket, value, weight.eviction_seq, now, ttl));
         Ok(Compared::Done)
     }
 
-    fn weigh(&self, value: &[u8]) -> EntryWeight {
-        EntryWeight::of(value, || (self.stub)(value).map(|_| self.quotas.next_eviction_seq()))
-    }
-
-    /// Sweeps one shard as soon as its inserts have paid for it, so that expired records never pile up.
-    fn sweep_a_slice(&self, shard: &mut Shard, now: u64) {
-        shard.paid += SWEEP_PER_INSERT;
-        if shard.paid >= shard.records.len() {
-            self.sweep(shard, now);
-        }
-    }
-
-    /// Sweeps all shards, one after the other, unless a full sweep was done recently. Returns whether it swept.
-    fn sweep_all(&self) -> bool {
-        let now = self.clock.steady();
-        let last = self.last_full_sweep.load(Ordering::Relaxed);
-        let due = last == 0 || now.saturating_sub(last) >= FULL_SWEEP_EVERY;
-        let mine = due
-            && self.last_full_sweep.compare_exchange(last, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if mine {
-            self.shards.iter().for_each(|shard| self.sweep(&mut lock(shard), now));
-        }
-        mine
-    }
-
-    fn sweep(&self, shard: &mut Shard, now: u64) {
-        shard.paid = 0;
-        shard.records.retain(|ticket, record| {
-            let keep = record.is_live(now);
-            if !keep {
-                self.quotas.release(ticket.kind(), record.weight());
-            }
-            keep
-        });
+    /// Counts a value that is written in place of another, if it has room.
+    fn count(
+        &self,
+        kind: Kind,
+        hash: TicketHash,
+        slot: u32,
+        out: Option<EntryWeight>,
+        value: &[u8],
+        room: Room,
+    ) -> Result<EntryWeight, Shortage> {
+        let weight = EntryWeight::of(value, || (self.has_response)(value).then(|| self.quotas.next_eviction_seq()));
+        let address = RecordAddress { shard: hash.shard(SHARDS) as u32, slot };
+        self.quotas.exchange(kind, address, out, weight, self.quotas.most(kind, value, room))?;
+        Ok(weight)
     }
 }
 
@@ -238,18 +235,20 @@ impl Store for Memory {
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Ok(Compared::Stale);
         }
-        let mut shard = self.shard(ticket);
-        let Some(place) = self.live(&mut shard, ticket) else { return Ok(Compared::Gone) };
-        if *place.get().value != *held {
-            return Ok(Compared::Found(Bytes::copy_from_slice(&place.get().value)));
+        let now = self.clock.steady();
+        let (hash, mut shard) = self.shard(ticket);
+        let Some((place, there)) = self.live(&mut shard, hash, ticket, now) else { return Ok(Compared::Gone) };
+        if *there.value != *held {
+            return Ok(Compared::Found(there.value.to_bytes()));
         }
-        self.evacuate(place);
+        self.evacuate(&mut shard, place);
         Ok(Compared::Done)
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        let mut shard = self.shard(ticket);
-        Ok(self.live(&mut shard, ticket).map(|place| Bytes::copy_from_slice(&place.get().value)))
+        let now = self.clock.steady();
+        let (hash, mut shard) = self.shard(ticket);
+        Ok(self.live(&mut shard, hash, ticket, now).map(|(_, there)| there.value.to_bytes()))
     }
 
     fn epoch(&self, _ticket: &Ticket) -> Option<Epoch> {
@@ -278,11 +277,6 @@ impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("limit", &self.quotas.limit).finish_non_exhaustive()
     }
-}
-
-/// Locks a shard, also after a panic: a verb that panicked left no partial change.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Eviction of responses from a full memory store.
 
-use std::collections::hash_map::Entry;
+use std::num::NonZeroU64;
 
 use super::Memory;
-use super::quota::Shortage;
+use super::entry::EntryWeight;
+use super::quota::{RecordAddress, Shortage};
+use super::value::StoredValue;
 use crate::store::{StoreError, StoreFull};
-use crate::ticket::{Kind, Ticket};
+use crate::ticket::Kind;
 
 impl Memory {
     /// Writes a value. If there is no room, evicts the oldest responses, and if that is not enough, drops the response in this value.
@@ -38,33 +40,33 @@ impl Memory {
     /// worthwhile.
     fn make_room(&self, kind: Kind, Shortage(shortage): Shortage) -> bool {
         if shortage > self.quotas.responses(kind) {
-            return self.sweep_all();
+            return self.reclaim(kind, shortage);
         }
         let (mut freed, mut is_any) = (0, false);
         while freed < shortage
-            && let Some((eviction_seq, ticket)) = self.quotas.oldest(kind)
+            && let Some((eviction_seq, address)) = self.quotas.oldest(kind)
         {
-            freed += self.drop_response(eviction_seq, &ticket);
+            freed += self.drop_response(eviction_seq, address);
             is_any = true;
         }
         is_any
     }
 
     /// Drops the response of a record, if it is still stored, and returns the number of bytes freed.
-    fn drop_response(&self, eviction_seq: u64, ticket: &Ticket) -> usize {
-        let mut shard = self.shard(ticket);
-        let Entry::Occupied(mut place) = shard.records.entry(*ticket) else { return 0 };
-        if !place.get().is_live(self.clock.steady()) {
-            return self.evacuate(place).weight().cost();
-        }
-        let there = place.get_mut();
-        let Some(stub) = (self.stub)(&there.value).filter(|_| there.eviction_seq == Some(eviction_seq)) else {
+    fn drop_response(&self, eviction_seq: NonZeroU64, address: RecordAddress) -> usize {
+        let (now, mut shard) = (self.clock.steady(), self.lock_shard(address.shard as usize));
+        // Since it was queued, the record may have been replaced, or removed and its slot reused.
+        let Some(there) = shard.entry_mut(address.slot).filter(|there| there.eviction_seq == Some(eviction_seq)) else {
             return 0;
         };
-        let weight = there.weight();
-        self.quotas.release_response(ticket.kind(), weight);
-        (there.value, there.eviction_seq) = (stub.into(), None);
-        self.quotas.count_dropped(ticket.kind());
+        if !there.is_live(now) {
+            return self.remove_slot(&mut shard, address.slot).map_or(0, EntryWeight::cost);
+        }
+        let Some(stub) = (self.stub)(&there.value) else { return 0 };
+        let (kind, weight) = (there.ticket.kind(), there.weight());
+        (there.value, there.eviction_seq) = (StoredValue::new(&stub), None);
+        self.quotas.release_response(kind, weight);
+        self.quotas.count_dropped(kind);
         weight.response()
     }
 }

@@ -5,12 +5,13 @@
 //! subject, and retries come soon, so the oldest response is the one least likely to be requested.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::entry::EntryWeight;
 use crate::store::Room;
-use crate::ticket::{Kind, Ticket};
+use crate::ticket::Kind;
 
 /// The limit, and the bytes that count towards it.
 pub(super) struct Quotas {
@@ -28,7 +29,14 @@ struct KindUsage {
     /// The number of responses that were not stored, or were evicted.
     dropped: AtomicU64,
     /// The records with a response that can be evicted, oldest first.
-    eviction_queue: Mutex<BTreeMap<u64, Ticket>>,
+    eviction_queue: Mutex<BTreeMap<NonZeroU64, RecordAddress>>,
+}
+
+/// Where a record is stored: the number of its shard, and its slot. Another record may use the slot later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RecordAddress {
+    pub(super) shard: u32,
+    pub(super) slot: u32,
 }
 
 /// The number of bytes missing.
@@ -77,19 +85,20 @@ impl Quotas {
     }
 
     /// Returns the position of a new response in the eviction queue: the last.
-    pub(super) fn next_eviction_seq(&self) -> u64 {
-        self.last_eviction_seq.fetch_add(1, Ordering::Relaxed) + 1
+    pub(super) fn next_eviction_seq(&self) -> NonZeroU64 {
+        NonZeroU64::MIN.saturating_add(self.last_eviction_seq.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Counts a record in place of another, unless the kind would thereby grow beyond `most`.
+    /// Counts a record that is written to `address` in place of another, unless the kind would thereby grow beyond `most`.
     pub(super) fn exchange(
         &self,
-        ticket: &Ticket,
+        kind: Kind,
+        address: RecordAddress,
         out: Option<EntryWeight>,
         new: EntryWeight,
         most: usize,
     ) -> Result<(), Shortage> {
-        let usage = self.usage(ticket.kind());
+        let usage = self.usage(kind);
         let (more, less) = (new.cost(), out.map_or(0, EntryWeight::cost));
         let counted = usage.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             let after = used + more - less;
@@ -99,7 +108,7 @@ impl Quotas {
         out.into_iter().for_each(|out| usage.forget_response(out));
         if let Some(eviction_seq) = new.eviction_seq {
             usage.responses.fetch_add(new.response(), Ordering::Relaxed);
-            usage.eviction_queue().insert(eviction_seq, *ticket);
+            usage.eviction_queue().insert(eviction_seq, address);
         }
         Ok(())
     }
@@ -119,7 +128,7 @@ impl Quotas {
     }
 
     /// Removes the oldest response from the eviction queue.
-    pub(super) fn oldest(&self, kind: Kind) -> Option<(u64, Ticket)> {
+    pub(super) fn oldest(&self, kind: Kind) -> Option<(NonZeroU64, RecordAddress)> {
         self.usage(kind).eviction_queue().pop_first()
     }
 
@@ -136,7 +145,7 @@ impl KindUsage {
         }
     }
 
-    fn eviction_queue(&self) -> MutexGuard<'_, BTreeMap<u64, Ticket>> {
+    fn eviction_queue(&self) -> MutexGuard<'_, BTreeMap<NonZeroU64, RecordAddress>> {
         self.eviction_queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -55,10 +55,9 @@ async fn stored(store: &Memory, number: usize) -> Result<usize, NoReply> {
 fn assert_counted(store: &Memory) {
     for kind in Kind::ALL {
         let (mut used, mut responses) = (0, 0);
-        for shard in &store.shards {
-            let shard = lock(shard);
-            let own = shard.records.iter().filter(|(ticket, _)| ticket.kind() == kind);
-            for (_, record) in own {
+        for number in 0..SHARDS {
+            let shard = store.lock_shard(number);
+            for record in shard.entries().filter(|record| record.ticket.kind() == kind) {
                 used += record.weight().cost();
                 responses += record.weight().response();
             }
@@ -284,6 +283,43 @@ async fn expired_records_are_removed_incrementally() {
     }
     assert!(store.len() < 4_000, "{} records are held, a thousand live", store.len());
     assert_eq!(store.quotas.used(Kind::Token), store.len() * LEAST);
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn insert_removes_few_of_many_expired_records() {
+    let clock = ManualClock::new();
+    let store = Memory::with_clock((&clock).into());
+    for number in 0..50_000 {
+        store.insert(&numbered(Kind::Token, number), b"xy", MINUTE, Room::Free).await.unwrap();
+    }
+    clock.advance(MINUTE);
+    for number in 0..50_000 {
+        let before = store.quotas.used(Kind::Token);
+        store.insert(&numbered(Kind::Key, number), b"xy", 10 * MINUTE, Room::Free).await.unwrap();
+        assert!(before - store.quotas.used(Kind::Token) <= 8 * LEAST, "an insert removes at most eight records");
+    }
+    assert!(store.len() < 70_000, "{} records are held, 50,000 live", store.len());
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn full_store_finds_expired_records_of_one_kind_among_others() {
+    let clock = ManualClock::new();
+    let store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
+    let intervals = fill(&store, Kind::Interval).await;
+    clock.advance(MINUTE / 2);
+    // One token expires with the intervals, the others later.
+    store.insert(&numbered(Kind::Token, 0), b"xy", MINUTE / 2, Room::Free).await.unwrap();
+    let mut tokens = 1;
+    while store.insert(&numbered(Kind::Token, tokens), b"xy", MINUTE, Room::Free).await.is_ok() {
+        tokens += 1;
+    }
+    clock.advance(MINUTE / 2);
+    assert_eq!(store.len(), intervals + tokens);
+    assert_eq!(store.insert(&numbered(Kind::Token, tokens), b"xy", MINUTE, Room::Free).await.unwrap(), None);
+    let error = store.insert(&numbered(Kind::Token, tokens + 1), b"xy", MINUTE, Room::Free).await.unwrap_err();
+    assert!(error.is_full(), "the other tokens are live: {error}");
     assert_counted(&store);
 }
 
