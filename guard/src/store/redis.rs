@@ -2,7 +2,6 @@
 //! server, with Sentinel and with a cluster.
 
 mod address;
-mod batch;
 mod breaker;
 mod capabilities;
 mod cluster;
@@ -10,13 +9,20 @@ mod command;
 mod compare;
 mod connection;
 mod deadline;
+mod driver;
 mod error;
 mod eviction;
+mod input;
+mod queue;
+mod queue_entry;
 mod redirect;
 mod replication_id;
+mod reply;
+mod request;
 mod scripts;
 mod sentinel;
 mod slot;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod thread_local;
@@ -41,9 +47,10 @@ use self::command::{bytes, millis};
 use self::compare::{Comparison, KeyChange};
 use self::connection::{Endpoint, ManagedConnection, client};
 pub(super) use self::error::TransportError;
+use self::request::{Argument, Request};
 use self::scripts::{INSERT_RESERVED, ScriptCall};
 use self::sentinel::Sentinels;
-use self::transport::{ApplicationConnection, KeyName, Request, Transport};
+use self::transport::{ApplicationConnection, Transport};
 use super::{Admission, Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
@@ -241,31 +248,20 @@ impl Store for Redis {
         ttl: Duration,
         room: Room,
     ) -> Result<Option<Bytes>, StoreError> {
-        let deadline = self.deadline();
-        let required = self.require_comparing(ticket, deadline).await;
+        let (deadline, key) = (self.deadline(), self.key(ticket));
+        let required = self.require_comparing(key, deadline).await;
         let capabilities = required.map_err(|error| StoreError::from(error).certainly_not_executed())?;
-        let mut command = self.command("SET", ticket);
-        command.arg(value).arg("PX").arg(millis(ttl)).arg("NX").arg("GET");
-        match self.send(Request::new(command, false), deadline).await {
+        let (content, ttl) = (Argument::Text(value), millis(ttl));
+        let [set, px, nx, get] = [&b"SET"[..], b"PX", b"NX", b"GET"].map(Argument::Text);
+        match self.send(Request::new(key, false, [set, Argument::Key, content, px, ttl, nx, get]), deadline).await {
             Err(error)
                 if error.is_full()
                     && room == Room::Reserved
                     && value.len() <= Room::SMALL
                     && capabilities.runs_scripts =>
             {
-                let millis = millis(ttl).to_string();
-                let arguments = [value, millis.as_bytes()];
-                bytes(
-                    self.eval(
-                        ScriptCall::Text(&INSERT_RESERVED),
-                        &ticket.name(&self.prefix),
-                        &arguments,
-                        false,
-                        deadline,
-                    )
-                    .await?
-                    .value,
-                )
+                let script = ScriptCall::Text(&INSERT_RESERVED);
+                bytes(Box::pin(self.eval(script, key, [content, ttl], false, deadline)).await?.value)
             }
             answer => bytes(answer?.value),
         }
@@ -294,25 +290,26 @@ impl Store for Redis {
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        bytes(self.send(Request::new(self.command("GET", ticket), false), self.deadline()).await?.value)
+        let get = Request::new(self.key(ticket), false, [Argument::Text(b"GET"), Argument::Key]);
+        bytes(self.send(get, self.deadline()).await?.value)
     }
 
     fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
         if !self.is_pinned {
             return Some(Epoch::default());
         }
-        self.transport.known(&KeyName(&|| ticket.name(&self.prefix))).map(|(_, epoch)| epoch)
+        self.transport.epoch(self.key(ticket))
     }
 
     async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
         if !self.is_pinned {
             return Ok(Epoch::default());
         }
-        Ok(self.learn_epoch(ticket, self.deadline()).await?)
+        Ok(self.learn_epoch(self.key(ticket), self.deadline()).await?)
     }
 
     fn admission(&self, ticket: &Ticket) -> Admission {
-        self.transport.admit(&KeyName(&|| ticket.name(&self.prefix)), self.timeout)
+        self.transport.admit(self.key(ticket), self.timeout)
     }
 
     /// Writes a record that expires at once: a replica rejects that write, and so does a full Redis.
