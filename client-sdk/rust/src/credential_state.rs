@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use onceward_api::header;
 use reqwest::header::{HeaderMap, HeaderName};
 
@@ -78,7 +79,9 @@ impl CredentialState {
 
     /// Adds the next token in a response to the pool.
     pub(crate) fn store_next_token(&self, headers: &HeaderMap) {
-        let next = headers.get(header::NEXT_TOKEN).and_then(|value| Token::new(value.as_bytes()));
+        // A copy: the header's value keeps the whole buffer of the connection in memory.
+        let next =
+            headers.get(header::NEXT_TOKEN).and_then(|value| Token::new(Bytes::copy_from_slice(value.as_bytes())));
         if let (Self::Token { pool, .. }, Some(next)) = (self, next) {
             pool.add(next);
         }
