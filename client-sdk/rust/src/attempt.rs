@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use onceward_api::{Code, Outcome, header};
-use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 
 use crate::buffered_body::BufferedBody;
 use crate::credential_state::CredentialState;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::redirect::{MAX_REDIRECTS, Redirect, drop_content, drop_credentials};
-use crate::rejection::{Rejection, ResponseClass, classify, outcome, retry_after};
+use crate::rejection::{Rejection, ResponseClass, classify, may_be_rejection, outcome, retry_after};
 use crate::retry_decision::{AttemptSummary, CredentialKind};
 use crate::submission::Plan;
 use crate::transport::{Transport, TransportError};
@@ -172,34 +172,29 @@ impl<T: Transport> Attempt<'_, T> {
     }
 
     /// Distinguishes a rejection from a response of the application, and buffers a short response.
-    async fn read(&mut self, response: Response) -> AttemptResult {
-        let is_submission = self.is_submission;
+    async fn read(&mut self, mut response: Response) -> AttemptResult {
+        let (outcome, is_submission) = (self.outcome, self.is_submission);
         let lost = |error: reqwest::Error| failure(TransportError::Lost(error.without_url().into()), is_submission);
-        let class = if is_submission { classify(response).await } else { Ok(ResponseClass::Application(response)) };
-        match class {
+        if is_submission && may_be_rejection(outcome, &response) {
+            match Box::pin(classify(response)).await {
+                Err(error) => return lost(error),
+                Ok(ResponseClass::Rejected(rejection)) => return AttemptResult::Rejected(rejection),
+                Ok(ResponseClass::Application(application)) => response = application,
+            }
+        }
+        match buffer(&mut response, self.plan.response_limit).await {
+            Ok(buffered) => AttemptResult::Response(AttemptResponse { response, buffered, outcome, is_submission }),
             Err(error) => lost(error),
-            Ok(ResponseClass::Rejected(rejection)) => AttemptResult::Rejected(rejection),
-            Ok(ResponseClass::Application(response)) => match buffer(response, self.plan.response_limit).await {
-                Ok((response, buffered)) => AttemptResult::Response(AttemptResponse {
-                    response,
-                    buffered,
-                    outcome: self.outcome,
-                    is_submission,
-                }),
-                Err(error) => lost(error),
-            },
         }
     }
 }
 
 /// Buffers the body, unless it is longer than the limit.
-async fn buffer(mut response: Response, limit: usize) -> reqwest::Result<(Response, Option<BufferedBody>)> {
-    let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if limit == 0 || length.is_some_and(|length: usize| length > limit) {
-        return Ok((response, None));
+async fn buffer(response: &mut Response, limit: usize) -> reqwest::Result<Option<BufferedBody>> {
+    if limit == 0 || response.content_length().is_some_and(|length| length > limit as u64) {
+        return Ok(None);
     }
-    let buffered = BufferedBody::read(&mut response, limit).await?;
-    Ok((response, Some(buffered)))
+    BufferedBody::read(response, limit).await.map(Some)
 }
 
 /// Returns true if two URLs differ in their fragments at most.

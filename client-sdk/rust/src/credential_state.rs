@@ -17,6 +17,7 @@ use crate::token::Token;
 use crate::token_pool::TokenPool;
 
 static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
+static NEXT_TOKEN: HeaderName = HeaderName::from_static(header::NEXT_TOKEN);
 
 /// The token or key in use.
 pub(crate) enum CredentialState {
@@ -80,8 +81,7 @@ impl CredentialState {
     /// Adds the next token in a response to the pool.
     pub(crate) fn store_next_token(&self, headers: &HeaderMap) {
         // A copy: the header's value keeps the whole buffer of the connection in memory.
-        let next =
-            headers.get(header::NEXT_TOKEN).and_then(|value| Token::new(Bytes::copy_from_slice(value.as_bytes())));
+        let next = headers.get(&NEXT_TOKEN).and_then(|value| Token::new(Bytes::copy_from_slice(value.as_bytes())));
         if let (Self::Token { pool, .. }, Some(next)) = (self, next) {
             pool.add(next);
         }
