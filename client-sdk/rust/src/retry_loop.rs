@@ -53,7 +53,7 @@ struct RetryLoop<'a, T> {
 
 impl<T: Transport> RetryLoop<'_, T> {
     async fn run(&mut self) -> Result<Response, Error> {
-        let mut credential = CredentialState::acquire(self.client, self.plan, self.time_left()).await?;
+        let mut credential = CredentialState::acquire(self.client, self.plan, self.started).await?;
         loop {
             let (result, carried) = self.attempt(&credential, false).await;
             let Some(summary) = result.summary() else {
