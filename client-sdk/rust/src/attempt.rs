@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use onceward_api::{Code, Outcome, header};
-use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response, StatusCode, Url};
 
 use crate::buffered_body::BufferedBody;
 use crate::credential_state::CredentialState;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::redirect::{MAX_REDIRECTS, Redirect, drop_content, drop_credentials};
-use crate::rejection::{Rejection, ResponseClass, classify, outcome, retry_after};
+use crate::rejection::{Rejection, ResponseClass, classify, may_be_rejection, outcome, retry_after};
 use crate::retry_decision::{AttemptSummary, CredentialKind};
 use crate::submission::Plan;
 use crate::transport::{Transport, TransportError};
@@ -55,10 +55,12 @@ pub(crate) struct Attempt<'a, T> {
     pub(crate) outcome: Option<Outcome>,
     /// True while the submission itself is in flight, false for a `GET` of its result.
     pub(crate) is_submission: bool,
+    /// The target of the last redirect.
+    pub(crate) target: Option<Target>,
 }
 
-/// The next request of the attempt.
-struct Target {
+/// The target of a redirect.
+pub(crate) struct Target {
     method: Method,
     url: Url,
 }
@@ -79,16 +81,9 @@ impl<T: Transport> Attempt<'_, T> {
 
     /// Sends the request and follows redirects.
     async fn follow(&mut self) -> Result<Response, AttemptResult> {
-        let Some(url) = self.plan.url.clone() else {
-            return Err(AttemptResult::Failed(Error::misuse("the submission has no URL")));
-        };
-        let mut target = Target { method: self.plan.method.clone(), url };
-        let mut response = self.hop(&target).await?;
+        let mut response = self.hop().await?;
         for _ in 0..MAX_REDIRECTS {
-            let Some(redirect) = Redirect::of(&target.method, &target.url, response.status(), response.headers())
-            else {
-                return Ok(response);
-            };
+            let Some(redirect) = self.redirect(&response) else { return Ok(response) };
             let is_submission = self.is_submission && redirect.keeps_submission;
             // Another origin may not support `Onceward-Look`, and would run the request.
             if is_submission && !self.plan.body.is_repeatable() || redirect.crosses_origin && self.is_look {
@@ -99,27 +94,41 @@ impl<T: Transport> Attempt<'_, T> {
                     origin, where it would run again, since neither token nor key is sent there";
                 return Err(AttemptResult::Failed(Error::new(ErrorKind::Unknown, message)));
             }
-            target = self.redirected(target, redirect);
-            response = self.hop(&target).await?;
+            self.redirect_to(redirect);
+            response = self.hop().await?;
         }
         let kind = if self.in_doubt && self.is_submission { ErrorKind::Unknown } else { ErrorKind::Redirect };
         Err(AttemptResult::Failed(Error::new(kind, format!("the server sent more than {MAX_REDIRECTS} redirects"))))
     }
 
-    fn redirected(&mut self, target: Target, Redirect { url, keeps_submission, crosses_origin }: Redirect) -> Target {
+    /// The method and URL of the next request. `None` if the submission has no URL.
+    fn target(&self) -> Option<(&Method, &Url)> {
+        match &self.target {
+            Some(Target { method, url }) => Some((method, url)),
+            None => Some((&self.plan.method, self.plan.url.as_ref()?)),
+        }
+    }
+
+    fn redirect(&self, response: &Response) -> Option<Redirect> {
+        let (method, url) = self.target()?;
+        Redirect::of(method, url, response.status(), response.headers())
+    }
+
+    fn redirect_to(&mut self, Redirect { url, keeps_submission, crosses_origin }: Redirect) {
         tracing::debug!(crosses_origin, keeps_submission, "following a redirect");
         if crosses_origin {
             self.carried = CredentialKind::Nothing;
         }
         self.is_submission &= keeps_submission;
-        let method = if self.is_submission { target.method } else { Method::GET };
-        Target { method, url }
+        let submission_method = self.target.take().map_or_else(|| self.plan.method.clone(), |target| target.method);
+        let method = if self.is_submission { submission_method } else { Method::GET };
+        self.target = Some(Target { method, url });
     }
 
-    async fn hop(&mut self, target: &Target) -> Result<Response, AttemptResult> {
-        let request = self.request(target).map_err(AttemptResult::Failed)?;
+    async fn hop(&mut self) -> Result<Response, AttemptResult> {
+        let request = self.request().map_err(AttemptResult::Failed)?;
         let response = self.transport.send(request).await.map_err(|error| failure(error, self.is_submission))?;
-        if *response.url() != target.url && without_fragment(response.url()) != without_fragment(&target.url) {
+        if self.target().is_none_or(|(_, url)| !is_same_page(response.url(), url)) {
             let message = "the HTTP client followed a redirect itself, and may have sent the token or key to another \
                  origin: build it with `redirect(reqwest::redirect::Policy::none())`";
             return Err(AttemptResult::Failed(Error::new(ErrorKind::Unknown, message)));
@@ -133,8 +142,9 @@ impl<T: Transport> Attempt<'_, T> {
         Ok(response)
     }
 
-    fn request(&mut self, target: &Target) -> Result<Request, Error> {
-        let mut request = Request::new(target.method.clone(), target.url.clone());
+    fn request(&mut self) -> Result<Request, Error> {
+        let (method, url) = self.target().ok_or_else(|| Error::misuse("the submission has no URL"))?;
+        let mut request = Request::new(method.clone(), url.clone());
         let headers = request.headers_mut();
         *headers = self.plan.headers.clone();
         if !self.plan.identity.is_empty() {
@@ -162,34 +172,34 @@ impl<T: Transport> Attempt<'_, T> {
     }
 
     /// Distinguishes a rejection from a response of the application, and buffers a short response.
-    async fn read(&mut self, response: Response) -> AttemptResult {
-        let is_submission = self.is_submission;
+    async fn read(&mut self, mut response: Response) -> AttemptResult {
+        let (outcome, is_submission) = (self.outcome, self.is_submission);
         let lost = |error: reqwest::Error| failure(TransportError::Lost(error.without_url().into()), is_submission);
-        let class = if is_submission { classify(response).await } else { Ok(ResponseClass::Application(response)) };
-        match class {
+        if is_submission && may_be_rejection(outcome, &response) {
+            match Box::pin(classify(response)).await {
+                Err(error) => return lost(error),
+                Ok(ResponseClass::Rejected(rejection)) => return AttemptResult::Rejected(rejection),
+                Ok(ResponseClass::Application(application)) => response = application,
+            }
+        }
+        match buffer(&mut response, self.plan.response_limit).await {
+            Ok(buffered) => AttemptResult::Response(AttemptResponse { response, buffered, outcome, is_submission }),
             Err(error) => lost(error),
-            Ok(ResponseClass::Rejected(rejection)) => AttemptResult::Rejected(rejection),
-            Ok(ResponseClass::Application(response)) => match buffer(response, self.plan.response_limit).await {
-                Ok((response, buffered)) => AttemptResult::Response(AttemptResponse {
-                    response,
-                    buffered,
-                    outcome: self.outcome,
-                    is_submission,
-                }),
-                Err(error) => lost(error),
-            },
         }
     }
 }
 
 /// Buffers the body, unless it is longer than the limit.
-async fn buffer(mut response: Response, limit: usize) -> reqwest::Result<(Response, Option<BufferedBody>)> {
-    let length = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if limit == 0 || length.is_some_and(|length: usize| length > limit) {
-        return Ok((response, None));
+async fn buffer(response: &mut Response, limit: usize) -> reqwest::Result<Option<BufferedBody>> {
+    if limit == 0 || response.content_length().is_some_and(|length| length > limit as u64) {
+        return Ok(None);
     }
-    let buffered = BufferedBody::read(&mut response, limit).await?;
-    Ok((response, Some(buffered)))
+    BufferedBody::read(response, limit).await.map(Some)
+}
+
+/// Returns true if two URLs differ in their fragments at most.
+fn is_same_page(one: &Url, other: &Url) -> bool {
+    one == other || without_fragment(one) == without_fragment(other)
 }
 
 fn without_fragment(url: &Url) -> Url {
@@ -256,6 +266,15 @@ fn summarize(status: StatusCode, headers: &HeaderMap) -> AttemptSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn same_page_may_have_another_fragment_only() {
+        let is_same = |one: &str, other: &str| is_same_page(&one.parse().unwrap(), &other.parse().unwrap());
+        assert!(is_same("http://a.example/x?y#1", "http://a.example/x?y#1"));
+        assert!(is_same("http://a.example/x?y#1", "http://a.example/x?y"));
+        assert!(!is_same("http://a.example/x?y", "http://a.example/x?z"));
+        assert!(!is_same("http://a.example/x", "http://b.example/x"));
+    }
 
     #[test]
     fn guard_mark_distinguishes_application_from_gateway_errors() {

@@ -1,9 +1,12 @@
 //! The body of a submission. Some bodies can be sent again, others only once.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use http_body::Body as _;
 use reqwest::multipart::Form;
 use reqwest::{Client, Request, RequestBuilder};
 
@@ -58,11 +61,23 @@ impl Body {
 
 impl From<reqwest::Body> for Body {
     /// A body whose bytes are in memory can be sent again.
-    fn from(body: reqwest::Body) -> Self {
-        match body.as_bytes() {
-            Some(bytes) => Self::Bytes(Bytes::copy_from_slice(bytes)),
-            None => Self::SingleUse(SingleUseBody::Stream(body)),
+    fn from(mut body: reqwest::Body) -> Self {
+        let Some(length) = body.as_bytes().map(<[u8]>::len) else {
+            return Self::SingleUse(SingleUseBody::Stream(body));
+        };
+        match take_bytes(&mut body) {
+            bytes if bytes.len() == length => Self::Bytes(bytes),
+            // If reqwest ever splits its bytes: an error is better than half a body.
+            _ => Self::SingleUse(SingleUseBody::Sent),
         }
+    }
+}
+
+/// Takes the bytes out of a body in memory, without a copy: it is ready at once, and has one frame.
+fn take_bytes(body: &mut reqwest::Body) -> Bytes {
+    match Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+        Poll::Ready(Some(Err(_)) | None) | Poll::Pending => Bytes::new(),
     }
 }
 
@@ -75,5 +90,28 @@ impl fmt::Debug for Body {
             Self::Form(_) => "Form",
             Self::SingleUse(_) => "SingleUse",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn body_in_memory_is_taken_whole_and_not_copied() {
+        let order = vec![b'x'; 1 << 20];
+        let address = order.as_ptr();
+        let Body::Bytes(bytes) = Body::from(reqwest::Body::from(order)) else { panic!("expected bytes") };
+        assert_eq!((bytes.as_ptr(), bytes.len()), (address, 1 << 20));
+        for short in ["", "tea"] {
+            let body = Body::from(reqwest::Body::from(short));
+            assert!(matches!(&body, Body::Bytes(bytes) if bytes == short), "{short}");
+        }
+    }
+
+    #[test]
+    fn streamed_body_is_not_repeatable() {
+        let stream = futures_util::stream::iter([Ok::<_, std::io::Error>("tea")]);
+        assert!(!Body::from(reqwest::Body::wrap_stream(stream)).is_repeatable());
     }
 }

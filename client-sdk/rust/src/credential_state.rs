@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use onceward_api::header;
 use reqwest::header::{HeaderMap, HeaderName};
+use tokio::time::Instant;
 
 use crate::client::{Client, no_token};
 use crate::credential::Credential;
@@ -16,6 +18,7 @@ use crate::token::Token;
 use crate::token_pool::TokenPool;
 
 static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
+static NEXT_TOKEN: HeaderName = HeaderName::from_static(header::NEXT_TOKEN);
 
 /// The token or key in use.
 pub(crate) enum CredentialState {
@@ -24,11 +27,11 @@ pub(crate) enum CredentialState {
 }
 
 impl CredentialState {
-    /// Acquires the token or key of the plan.
+    /// Acquires the token or key of the plan, for a submission that starts now.
     ///
     /// # Errors
-    /// If no token can be fetched within `limit`, or the key is invalid.
-    pub(crate) async fn acquire(client: &Client, plan: &Plan, limit: Duration) -> Result<Self, Error> {
+    /// If no token can be fetched before the deadline, or the key is invalid.
+    pub(crate) async fn acquire(client: &Client, plan: &Plan, now: Instant) -> Result<Self, Error> {
         let wrong = |error| Error::misuse(format!("invalid key: {error}"));
         match &plan.credential {
             Credential::Key(key) | Credential::ResumedKey(key) => Ok(Self::Key(key.clone())),
@@ -36,7 +39,11 @@ impl CredentialState {
             Credential::Token => {
                 let url = plan.url.as_ref().ok_or_else(|| Error::misuse("the submission has no URL"))?;
                 let pool = client.pool(url, &plan.binding, &plan.identity)?;
-                let token = pool.take(limit).await.map_err(no_token)?;
+                let token = match pool.take_from_stock(now) {
+                    Some(token) => token,
+                    // Boxed, since its future contains a timer.
+                    None => Box::pin(pool.take(plan.limits.deadline)).await.map_err(no_token)?,
+                };
                 Ok(Self::Token { token, pool })
             }
         }
@@ -78,7 +85,8 @@ impl CredentialState {
 
     /// Adds the next token in a response to the pool.
     pub(crate) fn store_next_token(&self, headers: &HeaderMap) {
-        let next = headers.get(header::NEXT_TOKEN).and_then(|value| Token::new(value.as_bytes()));
+        // A copy: the header's value keeps the whole buffer of the connection in memory.
+        let next = headers.get(&NEXT_TOKEN).and_then(|value| Token::new(Bytes::copy_from_slice(value.as_bytes())));
         if let (Self::Token { pool, .. }, Some(next)) = (self, next) {
             pool.add(next);
         }

@@ -91,9 +91,9 @@ impl Middleware for OncewardMiddleware {
         if !submits {
             return next.run(request, extensions).await;
         }
-        let plan = self.plan(request, extensions).map_err(MiddlewareError::middleware)?;
+        let mut plan = self.plan(request, extensions).map_err(MiddlewareError::middleware)?;
         let mut transport = MiddlewareTransport { next, extensions };
-        let response = retry_loop::submit(&self.client, &mut transport, plan).await;
+        let response = retry_loop::submit(&self.client, &mut transport, &mut plan).await;
         response.map(Response::from).map_err(MiddlewareError::middleware)
     }
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use onceward_api::{Outcome, Problem, header};
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use reqwest::{Response, StatusCode};
 
 use crate::buffered_body::BufferedBody;
+
+static OUTCOME: HeaderName = HeaderName::from_static(header::OUTCOME);
 
 /// Maximum number of bytes read of a problem.
 const LIMIT: usize = 64 * 1024;
@@ -20,7 +22,7 @@ pub(crate) struct Rejection {
 
 /// The outcome in the headers of a response.
 pub(crate) fn outcome(headers: &HeaderMap) -> Option<Outcome> {
-    Outcome::parse(headers.get(header::OUTCOME)?.to_str().ok()?)
+    Outcome::parse(headers.get(&OUTCOME)?.to_str().ok()?)
 }
 
 /// The `Retry-After` of a response, in seconds. A date is ignored: clocks may differ.
@@ -36,6 +38,14 @@ pub(crate) enum ResponseClass {
     Rejected(Rejection),
 }
 
+/// Returns true if a response with this outcome may be a rejection: [`classify`] tells, and reads its body for that.
+pub(crate) fn may_be_rejection(outcome: Option<Outcome>, response: &Response) -> bool {
+    match outcome {
+        Some(outcome) => matches!(outcome, Outcome::Rejected(_)),
+        None => is_problem(response),
+    }
+}
+
 /// Distinguishes a rejection from a response of the application, whose body stays complete.
 ///
 /// The headers take precedence over the body. A response that the guard marks as the handler's is the application's, even if the handler
@@ -45,7 +55,7 @@ pub(crate) enum ResponseClass {
 /// If the connection fails while the body is read.
 pub(crate) async fn classify(mut response: Response) -> reqwest::Result<ResponseClass> {
     let outcome = outcome(response.headers());
-    if !matches!(outcome, Some(Outcome::Rejected(_)) | None) {
+    if !may_be_rejection(outcome, &response) {
         return Ok(ResponseClass::Application(response));
     }
     let retry_after = retry_after(response.headers());
@@ -57,7 +67,7 @@ pub(crate) async fn classify(mut response: Response) -> reqwest::Result<Response
             let problem = serde_json::from_slice(&body).ok().filter(|problem: &Problem| problem.code == code);
             rejected(problem.unwrap_or_else(|| Problem::new(code)))
         }
-        None if is_problem(&response) => {
+        _ => {
             let status = response.status().as_u16();
             let body = BufferedBody::read(&mut response, LIMIT).await?;
             let problem =
@@ -67,7 +77,6 @@ pub(crate) async fn classify(mut response: Response) -> reqwest::Result<Response
                 None => Ok(ResponseClass::Application(body.put_back(response))),
             }
         }
-        _ => Ok(ResponseClass::Application(response)),
     }
 }
 

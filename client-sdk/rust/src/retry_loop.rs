@@ -1,11 +1,12 @@
 //! The retry loop: sends the attempts of a submission, with a backoff between them, and resolves an unknown outcome. [`decide`] chooses
 //! each step.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::time::Duration;
 
 use onceward_api::{Code, Outcome};
 use tokio::time::{Instant, sleep, timeout};
-use tracing::Instrument as _;
 
 use crate::attempt::{Attempt, AttemptResult};
 use crate::backoff::Backoff;
@@ -24,20 +25,26 @@ use crate::transport::Transport;
 const AFTER_REFUSAL: Duration = Duration::from_millis(250);
 
 /// Sends a submission, with retries.
-pub(crate) async fn submit<T: Transport>(client: &Client, transport: &mut T, plan: Plan) -> Result<Response, Error> {
+pub(crate) async fn submit<T: Transport>(
+    client: &Client,
+    transport: &mut T,
+    plan: &mut Plan,
+) -> Result<Response, Error> {
     plan.credential.allows(plan.on_unknown)?;
     let (host, path) = plan.url.as_ref().map_or(("", ""), |url| (url.host_str().unwrap_or_default(), url.path()));
     let span = tracing::info_span!(target: "onceward_client", "submission", method = %plan.method, host, path);
     let is_resumed = matches!(plan.credential, Credential::ResumedKey(_));
     let (history, started) = (AttemptHistory::new(is_resumed), Instant::now());
-    let retry_loop = RetryLoop { client, transport, plan, history, started, credentials_rejected: false };
-    retry_loop.run().instrument(span).await
+    let mut retry_loop = RetryLoop { client, transport, plan, history, started, credentials_rejected: false };
+    // Not `Instrument::instrument`, which moves the future.
+    let mut run = pin!(retry_loop.run());
+    poll_fn(|context| span.in_scope(|| run.as_mut().poll(context))).await
 }
 
 struct RetryLoop<'a, T> {
     client: &'a Client,
     transport: &'a mut T,
-    plan: Plan,
+    plan: &'a mut Plan,
     history: AttemptHistory,
     started: Instant,
     /// True if the last attempt was rejected because of the client's credentials.
@@ -45,8 +52,8 @@ struct RetryLoop<'a, T> {
 }
 
 impl<T: Transport> RetryLoop<'_, T> {
-    async fn run(mut self) -> Result<Response, Error> {
-        let mut credential = CredentialState::acquire(self.client, &self.plan, self.time_left()).await?;
+    async fn run(&mut self) -> Result<Response, Error> {
+        let mut credential = CredentialState::acquire(self.client, self.plan, self.started).await?;
         loop {
             let (result, carried) = self.attempt(&credential, false).await;
             let Some(summary) = result.summary() else {
@@ -72,7 +79,8 @@ impl<T: Transport> RetryLoop<'_, T> {
                     let replaced = credential.replace_token(self.time_left()).await;
                     replaced.map_err(|error| error.with_attempts(self.history.attempts))?;
                 }
-                Decision::Unknown => return self.resolve_unknown(result, carried, credential).await,
+                // Boxed, since it is rare and its future is large.
+                Decision::Unknown => return Box::pin(self.resolve_unknown(result, carried, &credential)).await,
                 Decision::Return | Decision::Reject | Decision::NotSent => return self.finish(result, &credential),
             }
         }
@@ -112,18 +120,18 @@ impl<T: Transport> RetryLoop<'_, T> {
 
     /// Handles an unknown outcome as [`OnUnknown`] is set.
     async fn resolve_unknown(
-        mut self,
+        &mut self,
         result: AttemptResult,
         carried: CredentialKind,
-        credential: CredentialState,
+        credential: &CredentialState,
     ) -> Result<Response, Error> {
-        let unknown = self.unknown(result, &credential);
+        let unknown = self.unknown(result, credential);
         // A lookup carries the whole request: a server without support for `Onceward-Look` runs it, with the same token or key.
         let may_look = carried != CredentialKind::Nothing && self.plan.body.is_repeatable();
         if self.plan.on_unknown != OnUnknown::Look || !may_look {
             return Err(unknown);
         }
-        self.look(&credential).await.unwrap_or(Err(unknown))
+        self.look(credential).await.unwrap_or(Err(unknown))
     }
 
     /// Looks up the stored outcome, and waits while the submission is in progress. Returns `None` if the outcome stays unknown.
@@ -215,7 +223,7 @@ impl<T: Transport> RetryLoop<'_, T> {
             transport: &mut *self.transport,
             http: &inner.http,
             key_header: &inner.key_header,
-            plan: &mut self.plan,
+            plan: &mut *self.plan,
             credential,
             authorization,
             carried: credential.kind(),
@@ -223,8 +231,12 @@ impl<T: Transport> RetryLoop<'_, T> {
             in_doubt: self.history.in_doubt(),
             outcome: None,
             is_submission: true,
+            target: None,
         };
-        let result = timeout(limit, attempt.send()).await;
+        let result = {
+            let sent = pin!(attempt.send());
+            timeout(limit, sent).await
+        };
         (result.unwrap_or_else(|_| attempt.timed_out(limit)), attempt.carried)
     }
 

@@ -250,12 +250,12 @@ impl Submission {
     /// # Cancel safety
     /// Dropping this future stops the retries. An attempt in flight may still take effect: the outcome is unknown. To continue, send the
     /// submission again with [`resume`](Self::resume) and the same key.
-    pub async fn send(self) -> Result<Response, Error> {
+    pub async fn send(mut self) -> Result<Response, Error> {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let mut transport = ReqwestTransport(self.client.inner().http.clone());
-        retry_loop::submit(&self.client, &mut transport, self.plan).await
+        let mut transport = ReqwestTransport(&self.client.inner().http);
+        retry_loop::submit(&self.client, &mut transport, &mut self.plan).await
     }
 
     fn invalid(mut self, what: &str, error: impl Into<crate::error::BoxError>) -> Self {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use reqwest::header::HeaderValue;
 
 /// Maximum number of characters in a token.
@@ -13,9 +14,9 @@ pub(crate) struct Token(HeaderValue);
 
 impl Token {
     /// Parses a token. Returns `None` if it is not a valid header value.
-    pub(crate) fn new(text: &[u8]) -> Option<Self> {
+    pub(crate) fn new(text: Bytes) -> Option<Self> {
         let fits = (1..=MAX_LENGTH).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
-        let mut value = HeaderValue::from_bytes(text).ok().filter(|_| fits)?;
+        let mut value = HeaderValue::from_maybe_shared(text).ok().filter(|_| fits)?;
         value.set_sensitive(true);
         Some(Self(value))
     }
@@ -38,9 +39,9 @@ mod tests {
     #[test]
     fn token_unfit_for_a_header_is_rejected() {
         for wrong in ["", "a b", "a\r\nx: y", "é", &"x".repeat(1025)] {
-            assert!(Token::new(wrong.as_bytes()).is_none(), "{wrong}");
+            assert!(Token::new(Bytes::copy_from_slice(wrong.as_bytes())).is_none(), "{wrong}");
         }
-        let token = Token::new(b"ow1_secret").unwrap();
+        let token = Token::new(Bytes::from_static(b"ow1_secret")).unwrap();
         assert!(!format!("{token:?} {:?}", token.header()).contains("secret"));
     }
 }

@@ -62,6 +62,11 @@ impl TokenPool {
         Arc::new(Self { source, limits, size: size.max(1), state, fetch_ended: Notify::new() })
     }
 
+    /// Takes a token from stock, if there is one.
+    pub(crate) fn take_from_stock(self: &Arc<Self>, now: Instant) -> Option<Token> {
+        self.take_from(&mut self.state(), now)
+    }
+
     /// Takes a token from stock, or waits for one. While the server refuses connections, it waits until `limit` has passed.
     ///
     /// # Errors
@@ -75,9 +80,7 @@ impl TokenPool {
         loop {
             let receiver = {
                 let mut state = self.state();
-                let now = Instant::now();
-                if let Some(token) = state.stock.take(now) {
-                    self.refill(&mut state, now);
+                if let Some(token) = self.take_from(&mut state, Instant::now()) {
                     return Ok(token);
                 }
                 let (sender, receiver) = oneshot::channel();
@@ -141,6 +144,12 @@ impl TokenPool {
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_from(self: &Arc<Self>, state: &mut PoolState, now: Instant) -> Option<Token> {
+        let token = state.stock.take(now)?;
+        self.refill(state, now);
+        Some(token)
     }
 
     /// Starts a fetch if the stock is low, unless one has just failed.

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::future::Future;
 use std::{io, iter};
 
+use futures_util::TryFutureExt as _;
 use reqwest::{Client, Request, Response};
 
 use crate::error::BoxError;
@@ -50,10 +51,11 @@ pub(crate) fn is_refused(error: &reqwest::Error) -> bool {
 }
 
 /// A plain reqwest client.
-pub(crate) struct ReqwestTransport(pub(crate) Client);
+pub(crate) struct ReqwestTransport<'a>(pub(crate) &'a Client);
 
-impl Transport for ReqwestTransport {
-    async fn send(&mut self, request: Request) -> Result<Response, TransportError> {
-        self.0.execute(request).await.map_err(TransportError::from)
+impl Transport for ReqwestTransport<'_> {
+    // Not an `async fn`, whose future would contain the whole request.
+    fn send(&mut self, request: Request) -> impl Future<Output = Result<Response, TransportError>> + Send {
+        self.0.execute(request).map_err(TransportError::from)
     }
 }

@@ -34,7 +34,7 @@ impl Transport for Restarting {
 async fn submit_to(server: &mut Restarting, limits: RetryLimits) -> Result<Response, Error> {
     let client = Client::builder().with_keys().limits(limits).build().expect("valid settings");
     let url = "http://shop.example/orders".parse().expect("valid URL");
-    submit(&client, server, Plan::new(&client, Method::POST, Some(url))).await
+    submit(&client, server, &mut Plan::new(&client, Method::POST, Some(url))).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,7 +53,7 @@ async fn dead_server_fails_submission_at_deadline() {
         let client = Client::builder().with_keys().on_unknown(on_unknown).limits(RetryLimits::new().deadline(DEADLINE));
         let client = client.build().unwrap();
         let url = "http://shop.example/orders".parse().unwrap();
-        let error = submit(&client, &mut server, Plan::new(&client, Method::POST, Some(url))).await.unwrap_err();
+        let error = submit(&client, &mut server, &mut Plan::new(&client, Method::POST, Some(url))).await.unwrap_err();
         let elapsed = begun.elapsed();
         assert!(error.ran_nothing() && error.to_string().contains("every connection was refused"), "{error:?}");
         assert!(DEADLINE <= elapsed && elapsed < DEADLINE + Duration::from_millis(10), "{elapsed:?}");

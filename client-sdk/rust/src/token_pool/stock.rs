@@ -86,7 +86,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn token(name: &str) -> Token {
-        Token::new(name.as_bytes()).unwrap()
+        Token::new(name.to_owned().into()).unwrap()
     }
 
     #[tokio::test]
