@@ -57,6 +57,7 @@ lint: ## Check format and lints, with all features and with none
 	cargo clippy --workspace --all-targets --test upgrade --all-features --locked -- -D warnings
 	cargo clippy -p onceward --all-targets --no-default-features --locked -- -D warnings
 	cargo metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 > /dev/null
+	cargo update -q --manifest-path bench/peers/Cargo.toml --workspace --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
 
 .PHONY: web
@@ -172,6 +173,13 @@ bench-instructions: ## Count the instructions per request with callgrind; BASE: 
 bench-cluster: ## Measure a cluster of three masters beside one Redis, in one run (a minute or two after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked -- cluster
+
+# The crate `idempotent` 2.0 requires Rust 1.98, and compiles with the version of this workspace.
+.PHONY: bench-peers
+bench-peers: ## Measure a key beside the crate `idempotent` on axum, in one run (minutes after the build)
+	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
+	cargo build --release --manifest-path bench/peers/Cargo.toml --target-dir target/peers --locked --ignore-rust-version
+	cargo run --release -p onceward-bench --locked -- peers target/peers/release/idempotent-on-axum
 
 .PHONY: bench-sending
 bench-sending: ## Measure the gain of batches and of one Redis connection per worker (a minute or two after the build)

@@ -7,6 +7,7 @@
 //! | `onceward-bench latency [ROUNDS [SECONDS]]` | latency of guarded routes and the bare route at 500 requests per second |
 //! | `onceward-bench clients [ROUNDS [SECONDS]]` | the Rust SDK compared with plain reqwest |
 //! | `onceward-bench cluster [ROUNDS [SECONDS]]` | a cluster of three masters compared with one Redis |
+//! | `onceward-bench peers PROGRAM [ROUNDS [SECONDS]]` | a key compared with the crate `idempotent` on axum, which the program serves |
 //! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker |
 //! | `onceward-bench verbs [ROUNDS]` | CPU per verb of the store, with scripts and with native commands |
 //! | `onceward-bench sql [EXPIRED]` | a claim in a transaction of PostgreSQL, without and during the removal of expired rows |
@@ -38,9 +39,14 @@ mod markdown_table;
 mod order_server;
 mod paced_load;
 mod paced_result;
+mod peer_comparison;
+mod peer_pair;
+mod peer_report;
+mod peer_runner;
 mod postgres_server;
 mod redis_server;
 mod redis_servers;
+mod replay_check;
 mod report;
 mod route_comparison;
 mod sending_comparison;
@@ -74,6 +80,8 @@ const LATENCY: &str = "latency";
 const CLIENTS: &str = "clients";
 /// The command for a cluster and one Redis.
 const CLUSTER: &str = "cluster";
+/// The command for other libraries.
+const PEERS: &str = "peers";
 /// The command for batches and connections per worker.
 const SENDING: &str = "sending";
 /// The command for the verbs of the store.
@@ -83,7 +91,7 @@ const SQL: &str = "sql";
 /// Default number of expired rows.
 const EXPIRED: u64 = 10_000_000;
 const USAGE: &str = "usage: onceward-bench [latency | clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench allocations, \
-    onceward-bench verbs [ROUNDS], or onceward-bench sql [EXPIRED]";
+    onceward-bench peers PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs [ROUNDS], or onceward-bench sql [EXPIRED]";
 
 /// Runs the command in the arguments of the process.
 pub fn run() -> ExitCode {
@@ -115,6 +123,9 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [LATENCY, ref rest @ ..] => with_rounds(rest, latency_comparison::SECONDS, latency_comparison::measure_alone),
         [CLIENTS, ref rest @ ..] => with_rounds(rest, SECONDS, route_comparison::measure_clients),
         [CLUSTER, ref rest @ ..] => with_rounds(rest, SECONDS, cluster_comparison::measure),
+        [PEERS, program, ref rest @ ..] => {
+            with_rounds(rest, SECONDS, |rounds, seconds| peer_comparison::measure(Path::new(program), rounds, seconds))
+        }
         [SENDING, ref rest @ ..] => with_rounds(rest, SECONDS, sending_comparison::measure),
         [VERBS] => verb_costs::measure(ROUNDS),
         [VERBS, rounds] => verb_costs::measure(at_least_one(rounds)?),

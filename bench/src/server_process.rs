@@ -32,17 +32,17 @@ impl ServerProcess {
         tokens: &Path,
         per_thread: usize,
     ) -> Result<Self, Failure> {
-        let mut child = Command::new(program)
-            .args([SERVE, case.name, redis])
-            .arg(tokens)
-            .arg(per_thread.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut program = Command::new(program);
+        Self::spawn(program.args([SERVE, case.name, redis]).arg(tokens).arg(per_thread.to_string()), case.name)
+    }
+
+    /// Starts a server that prints its URL once it listens, and waits for the URL.
+    pub(crate) fn spawn(program: &mut Command, name: &str) -> Result<Self, Failure> {
+        let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or("the server has no output")?;
         let mut server = Self { child, output: BufReader::new(output), url: String::new() };
         server.url = server.line()?;
-        if server.url.is_empty() { Err(format!("{}: the server did not start", case.name).into()) } else { Ok(server) }
+        if server.url.is_empty() { Err(format!("{name}: the server did not start").into()) } else { Ok(server) }
     }
 
     /// The allocations of the server since its start.
