@@ -67,6 +67,11 @@ impl CaseRun {
         self.commands.received as f64 / self.load.requests as f64
     }
 
+    /// Commands that Redis ran per request, with those inside scripts.
+    pub(crate) fn executed_per_request(&self) -> f64 {
+        self.commands.executed as f64 / self.load.requests as f64
+    }
+
     /// CPU time of the three processes per request, in microseconds. They share the CPUs, so that the ratio of two sums approximates the
     /// ratio of the throughputs on an otherwise idle machine.
     pub(crate) fn micros(&self) -> f64 {
@@ -76,6 +81,19 @@ impl CaseRun {
     /// CPU time per request, in microseconds.
     pub(crate) fn micros_per_request(&self, time: Duration) -> f64 {
         time.as_secs_f64() * 1e6 / self.load.requests as f64
+    }
+
+    /// Returns the run.
+    ///
+    /// # Errors
+    /// If it did not send the expected commands.
+    pub(crate) fn checked(self, case: &Case) -> Result<Self, Failure> {
+        if self.has_its_commands(case) {
+            return Ok(self);
+        }
+        let CommandCount { received, scripts, .. } = self.commands;
+        let found = format!("{received} commands, {scripts} of them scripts, for {} requests", self.load.requests);
+        Err(format!("{}: {found}: the run is invalid", case.name).into())
     }
 
     /// Returns true if the run sent the expected number of commands, and a native case no script. Requests in flight at the end of the
@@ -104,21 +122,27 @@ impl<'a> Runner<'a> {
 
     /// Runs the warm-up of a case on this Redis, and measures it.
     pub(crate) fn run(&mut self, case: &Case, redis: &mut RedisServer) -> Result<CaseRun, Failure> {
-        let (warm_up, measured) = token_ranges(case, self.fastest, self.seconds);
+        let ranges = token_ranges(case, self.fastest, self.seconds);
         redis.forget()?;
-        let server = ServerProcess::start(case, &redis.url(), self.folder, measured.first + measured.count)?;
-        self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
-        let (before, used) = (redis.commands()?, CpuTime::used(&server, redis)?);
-        let load = self.generator.send(case, server.url(), self.folder, measured, self.seconds)?;
-        let cpu = CpuTime::used(&server, redis)?.since(used);
-        let run = CaseRun { load, commands: redis.commands()?.since(before), cpu };
-        if !run.has_its_commands(case) {
-            let CommandCount { received, scripts } = run.commands;
-            let found = format!("{received} commands, {scripts} of them scripts, for {} requests", load.requests);
-            return Err(format!("{}: {found}: the run is invalid", case.name).into());
-        }
+        let server = ServerProcess::start(case, &redis.url(), self.folder, ranges.1.first + ranges.1.count)?;
+        let run = self.measure(case, &server, redis, ranges)?.checked(case)?;
         self.fastest = self.fastest.max(run.throughput());
         Ok(run)
+    }
+
+    /// Runs the warm-up of a case on a server, and measures it. The number of commands is not checked.
+    pub(crate) fn measure(
+        &self,
+        case: &Case,
+        server: &ServerProcess,
+        redis: &mut RedisServer,
+        (warm_up, measured): (TokenRange, TokenRange),
+    ) -> Result<CaseRun, Failure> {
+        self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
+        let (before, used) = (redis.commands()?, CpuTime::used(server, redis)?);
+        let load = self.generator.send(case, server.url(), self.folder, measured, self.seconds)?;
+        let cpu = CpuTime::used(server, redis)?.since(used);
+        Ok(CaseRun { load, commands: redis.commands()?.since(before), cpu })
     }
 }
 
@@ -142,7 +166,7 @@ mod tests {
     use super::*;
 
     fn has_its_commands(name: &str, requests: u64, commands: u64) -> bool {
-        runs_as_expected(name, requests, CommandCount { received: commands, scripts: 0 })
+        runs_as_expected(name, requests, CommandCount { received: commands, ..CommandCount::default() })
     }
 
     fn runs_as_expected(name: &str, requests: u64, commands: CommandCount) -> bool {
@@ -173,7 +197,7 @@ mod tests {
 
     #[test]
     fn native_run_with_a_script_is_rejected() {
-        let scripted = |scripts| CommandCount { received: 1000, scripts };
+        let scripted = |scripts| CommandCount { received: 1000, scripts, ..CommandCount::default() };
         assert!(
             runs_as_expected("key, native", 500, scripted(0)) && !runs_as_expected("key, native", 500, scripted(1))
         );

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::Failure;
+use crate::case_run::Runner;
 use crate::peer_pair::PeerPair;
 use crate::peer_report::{self, PairRuns};
 use crate::peer_runner::PeerRunner;
@@ -14,17 +15,9 @@ use crate::wrk::Wrk;
 pub(crate) fn measure(program: &Path, rounds: u64, seconds: u64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let generator = Wrk::in_folder(folder.path())?;
-    let (mut redis, check) = (RedisServer::start()?, ReplayCheck::new()?);
-    let mut runner = PeerRunner {
-        program,
-        redis: &mut redis,
-        generator: &generator,
-        folder: folder.path(),
-        check: &check,
-        seconds,
-        fastest: 0.0,
-    };
-    runner.check_peer()?;
+    let mut redis = RedisServer::start()?;
+    let runner = Runner::new(&generator, folder.path(), seconds);
+    let runner = PeerRunner { runner, program, redis: &mut redis, check: ReplayCheck::new()? };
     let runs = all_rounds(runner, rounds)?;
     println!("\nMedians of {rounds} rounds of {seconds} s (least–most), per request; {}", redis.version()?);
     println!("\n{}\n\n{}", peer_report::table(&runs).ok_or("no rounds")?, peer_report::aims(&runs));
@@ -33,12 +26,13 @@ pub(crate) fn measure(program: &Path, rounds: u64, seconds: u64) -> Result<(), F
 
 /// The runs of each pair, in the order of the rounds.
 fn all_rounds(mut runner: PeerRunner<'_>, rounds: u64) -> Result<[PairRuns; PeerPair::ALL.len()], Failure> {
+    runner.check_peer()?;
     let mut runs: [PairRuns; PeerPair::ALL.len()] = Default::default();
     for round in 0..rounds {
         for (pair, runs) in PeerPair::ALL.iter().zip(&mut runs) {
             let both = runner.run(pair)?;
             for (row, run) in pair.rows.iter().zip(both) {
-                println!("round {} of {rounds}: {row:<20} {:>8.0} requests/s", round + 1, run.throughput);
+                println!("round {} of {rounds}: {row:<20} {:>8.0} requests/s", round + 1, run.throughput());
             }
             runs.push(both);
         }

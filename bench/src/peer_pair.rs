@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::case::Case;
+use crate::server_process::ServerProcess;
 
 /// A case of Onceward and its counterpart.
 #[derive(Debug)]
@@ -27,6 +28,16 @@ impl PeerPair {
     /// The case of Onceward.
     pub(crate) fn case(&self) -> Result<&'static Case, Failure> {
         Case::named(self.case).ok_or_else(|| format!("unknown case: {}", self.case).into())
+    }
+
+    /// The URL of the route on a server.
+    pub(crate) fn url(&self, server: &ServerProcess) -> Result<String, Failure> {
+        Ok(format!("{}{}", server.url(), self.case()?.path))
+    }
+
+    /// An error of the peer.
+    pub(crate) fn of_peer(&self, reason: &dyn std::error::Error) -> Failure {
+        format!("{}: {reason}", self.rows[1]).into()
     }
 
     /// True for the pair that the others are compared with.

@@ -1,12 +1,12 @@
 //! The report of the comparison with a peer, as a markdown table.
 
-use crate::compared_run::ComparedRun;
+use crate::case_run::CaseRun;
 use crate::markdown_table::MarkdownTable;
 use crate::peer_pair::PeerPair;
 use crate::statistics::Spread;
 
 /// The runs of a pair, one element per round: Onceward and the peer.
-pub(crate) type PairRuns = Vec<[ComparedRun; 2]>;
+pub(crate) type PairRuns = Vec<[CaseRun; 2]>;
 
 /// The runs of all pairs, in the order of [`PeerPair::ALL`].
 type AllRuns = [PairRuns; PeerPair::ALL.len()];
@@ -43,7 +43,7 @@ pub(crate) fn aims(runs: &AllRuns) -> String {
     let line = |(pair, runs): (&PeerPair, &PairRuns)| {
         let (aim, [row, peer]) = (pair.aim?, pair.rows);
         let ratio = throughput_ratio(runs)?;
-        let by_cpu = Spread::of(runs.iter().map(|[own, peer]| peer.cpu_with_generator() / own.cpu_with_generator()))?;
+        let by_cpu = Spread::of(runs.iter().map(|[own, peer]| peer.micros() / own.micros()))?;
         let verdict = if ratio.median >= aim { "met" } else { "missed" };
         Some(format!(
             "{row}: {} times the throughput of {peer}, aim {aim:.1}: {verdict}; {} times by the CPU time of server, Redis and generator",
@@ -56,46 +56,68 @@ pub(crate) fn aims(runs: &AllRuns) -> String {
 
 /// The figures of one server.
 fn figures(pair: &PeerPair, runs: &PairRuns, bare: &PairRuns, side: usize) -> Option<[String; 5]> {
-    let spread = |figure: fn(&ComparedRun) -> f64| Spread::of(runs.iter().map(|both| figure(&both[side])));
-    let above = Spread::of(runs.iter().zip(bare).map(|(both, bare)| both[side].server - bare[side].server))?;
+    let spread = |figure: fn(&CaseRun) -> f64| Spread::of(runs.iter().map(|both| figure(&both[side])));
+    let above = Spread::of(runs.iter().zip(bare).map(|(both, bare)| server(&both[side]) - server(&bare[side])))?;
     let above = if pair.is_bare() { String::new() } else { above.cell(1) };
-    let (received, executed) = (spread(|run| run.received)?.median, spread(|run| run.executed)?.median);
-    let (redis, commands) = match pair.case().is_ok_and(|case| case.commands > 0) {
-        true => (spread(|run| run.redis)?.cell(1), format!("{received:.1} ({executed:.1})")),
-        false => (String::new(), String::new()),
+    let [redis, commands] = match pair.case() {
+        Ok(case) if case.has_redis() => {
+            let (received, executed) = (spread(CaseRun::commands_per_request)?, spread(CaseRun::executed_per_request)?);
+            [spread(redis)?.cell(1), format!("{:.1} ({:.1})", received.median, executed.median)]
+        }
+        _ => Default::default(),
     };
-    Some([spread(|run| run.throughput)?.cell(0), spread(|run| run.server)?.cell(1), above, redis, commands])
+    Some([spread(CaseRun::throughput)?.cell(0), spread(server)?.cell(1), above, redis, commands])
 }
 
 /// The ratios of a pair, round by round: throughput, CPU time of server and Redis, and the same above the bare routes.
 fn ratios(pair: &PeerPair, runs: &PairRuns, bare: &PairRuns) -> Option<[String; 3]> {
-    let cpu = Spread::of(runs.iter().map(|[own, peer]| own.cpu() / peer.cpu()))?;
-    let above = |run: &ComparedRun, bare: &ComparedRun| run.cpu() - bare.server;
-    let above = Spread::of(runs.iter().zip(bare).map(|(runs, bare)| {
-        let [own, peer] = [0, 1].map(|side| above(&runs[side], &bare[side]));
-        own / peer
-    }))?;
-    let above = if pair.is_bare() { String::new() } else { above.cell(2) };
-    Some([throughput_ratio(runs)?.cell(2), cpu.cell(2), above])
+    let cpu = |run: &CaseRun| server(run) + redis(run);
+    let of_cpu = Spread::of(runs.iter().map(|[own, peer]| cpu(own) / cpu(peer)))?;
+    let above_bare =
+        Spread::of(runs.iter().zip(bare).map(|([own, peer], [own_bare, peer_bare])| {
+            (cpu(own) - server(own_bare)) / (cpu(peer) - server(peer_bare))
+        }))?;
+    let above_bare = if pair.is_bare() { String::new() } else { above_bare.cell(2) };
+    Some([throughput_ratio(runs)?.cell(2), of_cpu.cell(2), above_bare])
 }
 
 fn throughput_ratio(runs: &PairRuns) -> Option<Spread> {
-    Spread::of(runs.iter().map(|[own, peer]| own.throughput / peer.throughput))
+    Spread::of(runs.iter().map(|[own, peer]| own.throughput() / peer.throughput()))
+}
+
+/// CPU time of the server per request, in microseconds.
+fn server(run: &CaseRun) -> f64 {
+    run.micros_per_request(run.cpu.server)
+}
+
+/// CPU time of Redis per request, in microseconds.
+fn redis(run: &CaseRun) -> f64 {
+    run.micros_per_request(run.cpu.redis)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    fn run(throughput: f64, server: f64, redis: f64) -> ComparedRun {
-        ComparedRun { throughput, server, redis, generator: 10.0, received: 2.0, executed: 4.0 }
+    use super::*;
+    use crate::case_run::CpuTime;
+    use crate::command_count::CommandCount;
+    use crate::wrk::LoadResult;
+
+    /// A run of 100 requests: requests per second, and CPU time of server and Redis per request, in microseconds. The generator uses 10.
+    fn run(throughput: f64, server: u64, redis: u64) -> CaseRun {
+        let (p50, p99) = (Duration::ZERO, Duration::ZERO);
+        let load = LoadResult { requests: 100, lasted: Duration::from_secs_f64(100.0 / throughput), p50, p99 };
+        let [server, redis, generator] = [server, redis, 10].map(|micros| Duration::from_micros(micros * 100));
+        let commands = CommandCount { received: 200, scripts: 100, executed: 400 };
+        CaseRun { load, commands, cpu: CpuTime { server, redis, generator } }
     }
 
     /// Two rounds. The bare routes cost 10 and 12 µs in the first, 11 and 13 in the second.
     fn runs(faster: f64) -> AllRuns {
-        let bare = vec![[run(90.0, 10.0, 0.0), run(80.0, 12.0, 0.0)], [run(80.0, 11.0, 0.0), run(80.0, 13.0, 0.0)]];
-        let memory = vec![[run(80.0, 15.0, 0.0), run(60.0, 22.0, 0.0)], [run(90.0, 14.0, 0.0), run(60.0, 23.0, 0.0)]];
-        let redis = vec![[run(40.0 * faster, 18.0, 8.0), run(40.0, 32.0, 20.0)]; 2];
+        let bare = vec![[run(88.0, 10, 0), run(80.0, 12, 0)], [run(80.0, 11, 0), run(80.0, 13, 0)]];
+        let memory = vec![[run(80.0, 15, 0), run(60.0, 22, 0)], [run(90.0, 14, 0), run(60.0, 23, 0)]];
+        let redis = vec![[run(40.0 * faster, 18, 8), run(40.0, 32, 20)]; 2];
         [bare, memory, redis]
     }
 
@@ -127,7 +149,7 @@ mod tests {
             cells(&table, "Redis, Onceward")[5..10],
             ["8.0 (8.0–8.0)", "2.0 (4.0)", "2.00 (2.00–2.00)", "0.50 (0.50–0.50)", "0.39 (0.38–0.40)"]
         );
-        assert_eq!(cells(&table, "bare, actix")[7..10], ["1.06 (1.00–1.12)", "0.84 (0.83–0.85)", ""]);
+        assert_eq!(cells(&table, "bare, actix")[7..10], ["1.05 (1.00–1.10)", "0.84 (0.83–0.85)", ""]);
         assert_eq!(cells(&table, "Redis, idempotent")[7..10], ["", "", ""]);
     }
 

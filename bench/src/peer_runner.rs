@@ -4,25 +4,21 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::Failure;
-use crate::case_run::{WARM_UP, token_ranges};
-use crate::compared_run::{ComparedRun, ResourceUse};
+use crate::case_run::{CaseRun, Runner, token_ranges};
+use crate::command_count::CommandCount;
 use crate::peer_pair::PeerPair;
 use crate::redis_server::RedisServer;
 use crate::replay_check::ReplayCheck;
 use crate::server_process::ServerProcess;
-use crate::wrk::{LoadResult, THREADS, TokenRange, Wrk};
+use crate::wrk::{THREADS, TokenRange};
 
 /// Runs pairs, one after the other, on one Redis.
 pub(crate) struct PeerRunner<'a> {
+    pub(crate) runner: Runner<'a>,
     /// The peer's server.
     pub(crate) program: &'a Path,
     pub(crate) redis: &'a mut RedisServer,
-    pub(crate) generator: &'a Wrk,
-    pub(crate) folder: &'a Path,
-    pub(crate) check: &'a ReplayCheck,
-    pub(crate) seconds: u64,
-    /// Maximum requests per second of all runs so far.
-    pub(crate) fastest: f64,
+    pub(crate) check: ReplayCheck,
 }
 
 impl PeerRunner<'_> {
@@ -31,59 +27,36 @@ impl PeerRunner<'_> {
         for pair in PeerPair::ALL.iter().filter(|pair| !pair.is_bare()) {
             self.redis.forget()?;
             let server = self.start_peer(pair)?;
-            let url = format!("{}{}", server.url(), pair.case()?.path);
-            self.check.check_route(&url).map_err(|reason| format!("{}: {reason}", pair.rows[1]))?;
+            self.check.check_route(&pair.url(&server)?).map_err(|reason| pair.of_peer(&*reason))?;
         }
         Ok(())
     }
 
     /// Measures Onceward and then the peer. Both receive the same requests: the server of Onceward writes the tokens of both.
-    pub(crate) fn run(&mut self, pair: &PeerPair) -> Result<[ComparedRun; 2], Failure> {
-        let ranges = token_ranges(pair.case()?, self.fastest, self.seconds);
-        let runs = [self.run_own(pair, ranges)?, self.run_peer(pair, ranges)?];
-        self.fastest = runs.iter().map(|run| run.throughput).fold(self.fastest, f64::max);
-        Ok(runs)
+    pub(crate) fn run(&mut self, pair: &PeerPair) -> Result<[CaseRun; 2], Failure> {
+        let ranges = token_ranges(pair.case()?, self.runner.fastest, self.runner.seconds);
+        let own = self.runner.run(pair.case()?, self.redis)?;
+        let peer = self.run_peer(pair, ranges).map_err(|reason| pair.of_peer(&*reason))?;
+        self.runner.fastest = self.runner.fastest.max(peer.throughput());
+        Ok([own, peer])
     }
 
-    fn run_own(&mut self, pair: &PeerPair, ranges: (TokenRange, TokenRange)) -> Result<ComparedRun, Failure> {
-        self.redis.forget()?;
-        let (case, needed) = (pair.case()?, ranges.1.first + ranges.1.count);
-        let server = ServerProcess::start(case, &self.redis.url(), self.folder, needed)?;
-        let (load, used) = self.measure(pair, &server, ranges)?;
-        ComparedRun::new(case, load, used, used.commands).map_err(|reason| format!("{}: {reason}", pair.rows[0]).into())
-    }
-
-    fn run_peer(&mut self, pair: &PeerPair, ranges: (TokenRange, TokenRange)) -> Result<ComparedRun, Failure> {
+    fn run_peer(&mut self, pair: &PeerPair, ranges: (TokenRange, TokenRange)) -> Result<CaseRun, Failure> {
         self.redis.forget()?;
         let server = self.start_peer(pair)?;
-        let (load, used) = self.measure(pair, &server, ranges)?;
+        let run = self.runner.measure(pair.case()?, &server, self.redis, ranges)?;
         if !pair.is_bare() {
-            let url = format!("{}{}", server.url(), pair.case()?.path);
             // Of the last thread: wrk calls the script of the first one once without sending the request.
-            let tokens = self.folder.join((THREADS - 1).to_string());
-            self.check.check_key(&url, &tokens, ranges.1.first)?;
+            let tokens = self.runner.folder.join((THREADS - 1).to_string());
+            self.check.check_key(&pair.url(&server)?, &tokens, ranges.1.first)?;
         }
         // It sends scripts only.
-        let run = ComparedRun::new(pair.case()?, load, used, used.calls.scripts);
-        run.map_err(|reason| format!("{}: {reason}", pair.rows[1]).into())
+        let commands = CommandCount { received: run.commands.scripts, ..run.commands };
+        CaseRun { commands, ..run }.checked(pair.case()?)
     }
 
     fn start_peer(&self, pair: &PeerPair) -> Result<ServerProcess, Failure> {
         let mut program = Command::new(self.program);
         ServerProcess::spawn(program.args([pair.store, pair.case()?.path, &self.redis.url()]), pair.rows[1])
-    }
-
-    /// Runs the warm-up, and measures the load.
-    fn measure(
-        &mut self,
-        pair: &PeerPair,
-        server: &ServerProcess,
-        (warm_up, measured): (TokenRange, TokenRange),
-    ) -> Result<(LoadResult, ResourceUse), Failure> {
-        let case = pair.case()?;
-        self.generator.send(case, server.url(), self.folder, warm_up, WARM_UP)?;
-        let before = ResourceUse::so_far(server, self.redis)?;
-        let load = self.generator.send(case, server.url(), self.folder, measured, self.seconds)?;
-        Ok((load, ResourceUse::so_far(server, self.redis)?.since(before)))
     }
 }

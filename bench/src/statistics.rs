@@ -94,7 +94,7 @@ mod tests {
         let (p50, p99) = (Duration::from_millis(1), Duration::from_millis(4));
         let load = LoadResult { requests: 100, lasted: Duration::from_secs(2), p50, p99 };
         let [server, redis, generator] = [server, redis, generator].map(|micros| Duration::from_micros(micros * 100));
-        let commands = CommandCount { received: 200, scripts: 100 };
+        let commands = CommandCount { received: 200, scripts: 100, executed: 400 };
         CaseRun { load, commands, cpu: CpuTime { server, redis, generator } }
     }
 
