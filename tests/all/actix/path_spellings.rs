@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix_web::web::{self, Path, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use futures_util::stream::{self, StreamExt as _};
 use onceward::actix::{KeyFrom, Protect, SubjectFrom, token_route};
 use onceward::store::{Memory, Redis, Store};
@@ -188,7 +188,7 @@ async fn assert_locked(bed: &Bed, locks: &[(String, Vec<Vec<u8>>)]) {
         }
         bed.gate.add_permits(locks.len());
     };
-    let (held, ()) = futures_util::join!(join_all(held), beside);
+    let (held, ()) = join(join_all(held), beside).await;
     held.iter().for_each(|answer| assert_eq!(answer.said(), "200 executed"));
 }
 
