@@ -27,7 +27,7 @@ use crate::token_files;
 const WORKERS: usize = 2;
 /// Timeout of the store: other load on the machine may make a run slow, but not invalid.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Retention of the responses to tokens: longer than any run.
+/// Retention of the responses to tokens, and the interval at which the secret is shared: longer than any run.
 const RETAIN: Duration = Duration::from_secs(60 * 60);
 
 /// Writes the token files, prints the URL, and serves until standard input is closed. Prints its allocations after each line of the input.
@@ -54,14 +54,20 @@ pub(crate) fn serve(case: &Case, redis: &str, tokens: &Path, per_thread: usize) 
 }
 
 fn open(store: Store, redis: &str) -> Result<Option<Guard>, Failure> {
+    let redis = || Redis::open(redis).map(|store| store.timeout(PATIENCE));
     Ok(match store {
         Store::None => None,
-        Store::Memory => Some(Guard::new(memory())),
-        Store::Redis | Store::Native => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE))),
-        Store::Unbatched => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).without_batches())),
-        Store::OneConnection => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).on_one_connection())),
-        Store::Unpinned => Some(Guard::new(Redis::open(redis)?.timeout(PATIENCE).unpinned())),
+        Store::Memory => Some(guard(memory())),
+        Store::Redis | Store::Native => Some(guard(redis()?)),
+        Store::Unbatched => Some(guard(redis()?.without_batches())),
+        Store::OneConnection => Some(guard(redis()?.on_one_connection())),
+        Store::Unpinned => Some(guard(redis()?.unpinned())),
     })
+}
+
+/// A guard that shares its secret only once: commands in the background would be counted as those of requests.
+fn guard(store: impl onceward::store::Store) -> Guard {
+    Guard::builder(store).share_every(RETAIN).build()
 }
 
 /// A memory store with room for the tokens or replies of the longest run.

@@ -27,6 +27,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let latency = latency_comparison::measure(rounds, latency_comparison::SECONDS, servers.installed(), folder.path())?;
     let (routes, clients) = (route_rows(&runs, &allocations.routes), client_rows(clients, allocations.clients));
     println!("\nCost per request, medians of {rounds} rounds of {seconds} s (least–most); {}", servers.versions()?);
+    println!("Client rows: CPU time and allocations of the client, above those of plain reqwest");
     println!("\n{}", report::costs(&routes, &clients));
     println!("\nFull load\n\n{}\n\n{latency}", report::loads(&routes, &clients));
     Ok(())
