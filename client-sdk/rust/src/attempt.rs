@@ -15,6 +15,9 @@ use crate::retry_decision::{AttemptSummary, CredentialKind};
 use crate::submission::Plan;
 use crate::transport::{Transport, TransportError};
 
+/// Headers that this client and reqwest add to each request, at most: room for them is allocated at once.
+const FURTHER_HEADERS: usize = 4;
+
 /// The result of an attempt.
 pub(crate) enum AttemptResult {
     Response(AttemptResponse),
@@ -146,9 +149,12 @@ impl<T: Transport> Attempt<'_, T> {
         let (method, url) = self.target().ok_or_else(|| Error::misuse("the submission has no URL"))?;
         let mut request = Request::new(method.clone(), url.clone());
         let headers = request.headers_mut();
-        *headers = self.plan.headers.clone();
-        if !self.plan.identity.is_empty() {
-            headers.extend(self.plan.identity.clone());
+        *headers = HeaderMap::with_capacity(self.plan.headers.len() + self.plan.identity.len() + FURTHER_HEADERS);
+        for (name, value) in &self.plan.headers {
+            headers.append(name, value.clone());
+        }
+        for (name, value) in &self.plan.identity {
+            headers.insert(name, value.clone());
         }
         if self.is_look {
             headers.insert(header::LOOK, HeaderValue::from_static("true"));

@@ -30,7 +30,8 @@ pub(crate) const RESERVED_HEADERS: [&str; 3] = [header::TOKEN, header::LOOK, hea
 #[must_use = "a submission does nothing until it is sent"]
 pub struct Submission {
     pub(crate) client: Client,
-    pub(crate) plan: Plan,
+    /// Boxed, since every call of the builder moves it.
+    pub(crate) plan: Box<Plan>,
     /// The first mistake in the call; `send` returns it.
     error: Option<Error>,
 }
@@ -57,7 +58,7 @@ impl Submission {
             Ok(url) => (Some(url), None),
             Err(error) => (None, Some(error)),
         };
-        let plan = Plan::new(&client, method, url);
+        let plan = Box::new(Plan::new(&client, method, url));
         Self { client, plan, error }
     }
 
