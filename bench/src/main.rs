@@ -8,6 +8,7 @@
 //! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker |
 //! | `onceward-bench verbs [ROUNDS]` | CPU per verb of the store, with scripts and with native commands |
 //! | `onceward-bench memory [ROUNDS]` | time and instructions per verb of the memory store |
+//! | `onceward-bench scale [LARGEST [CHART]]` | CPU per request, bytes per record and pauses with 10⁴ to 10⁷ tokens and keys; draws a chart |
 //! | `onceward-bench sql [EXPIRED]` | a claim in a transaction of PostgreSQL, without and during the removal of expired rows |
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: other load on the machine
@@ -21,16 +22,27 @@ mod client_load;
 mod cluster;
 mod cluster_comparison;
 mod cpu;
+mod growth_chart;
+mod growth_report;
+mod growth_run;
+mod longest_verb;
+mod memory_pauses;
 mod memory_verbs;
 mod order_server;
 mod postgres_server;
 mod record_samples;
+mod redis_pauses;
 mod redis_server;
 mod report;
+mod scale;
+mod scale_process;
+mod scale_server;
+mod scaled_store;
 mod sending_comparison;
 mod server_process;
 mod sql_claims;
 mod statistics;
+mod store_filler;
 mod token_files;
 mod verb_costs;
 mod wrk;
@@ -41,8 +53,10 @@ use std::process::ExitCode;
 use crate::case::Case;
 use crate::case_run::{CaseRun, Runner};
 use crate::client_load::SUBMIT;
+use crate::memory_pauses::MemoryPauses;
 use crate::memory_verbs::MemoryVerb;
 use crate::redis_server::RedisServer;
+use crate::scaled_store::StoreKind;
 use crate::server_process::SERVE;
 use crate::statistics::CaseStatistics;
 use crate::wrk::Wrk;
@@ -65,6 +79,8 @@ const VERBS: &str = "verbs";
 const MEMORY: &str = "memory";
 /// The command for transactions of a database.
 const SQL: &str = "sql";
+/// The command for stores with many records.
+const SCALE: &str = "scale";
 /// Default number of expired rows.
 const EXPIRED: u64 = 10_000_000;
 
@@ -104,13 +120,22 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [memory_verbs::ONE, name] => {
             memory_verbs::run_once(MemoryVerb::named(name).ok_or_else(|| format!("unknown verb: {name}"))?)
         }
+        [SCALE] => scale::measure(scale::LARGEST, None),
+        [SCALE, largest] => scale::measure(at_least_one(largest)?, None),
+        [SCALE, largest, chart] => scale::measure(at_least_one(largest)?, Some(Path::new(chart))),
+        [scale_process::SERVE, name, address, folder] => {
+            let store = StoreKind::named(name).ok_or_else(|| format!("unknown store: {name}"))?;
+            scale_server::serve(store, address, Path::new(folder))
+        }
+        [memory_pauses::PAUSES, size] => MemoryPauses::print(at_least_one(size)?),
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
         [] => measure(ROUNDS, SECONDS),
         [rounds] => measure(at_least_one(rounds)?, SECONDS),
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
         _ => Err(
-            "usage: onceward-bench [clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench verbs [ROUNDS], onceward-bench memory [ROUNDS], or \
+            "usage: onceward-bench [clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench verbs [ROUNDS], onceward-bench memory [ROUNDS], onceward-bench \
+             scale [LARGEST [CHART]], or \
              onceward-bench sql [EXPIRED]"
                 .into(),
         ),
