@@ -190,6 +190,16 @@ bench-sending: ## Measure the gain of batches and of one Redis connection per wo
 bench-verbs: setup ## Measure the cost of each store verb on Redis, by script and natively, in batches of 1 and 32 (minutes)
 	cargo run --release -p onceward-bench --locked -- verbs
 
+.PHONY: bench-memory
+bench-memory: ## Measure time and instructions of each verb of the memory store (a minute after the build)
+	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) valgrind=valgrind"
+	cargo run --release -p onceward-bench --locked -- memory
+
+.PHONY: bench-scale
+bench-scale: ## Measure CPU, bytes and pauses with up to ten million tokens and keys; write docs/growth.svg (about 20 minutes, 8 GB)
+	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
+	cargo run --release -p onceward-bench --locked -- scale 10000000 docs/growth.svg
+
 .PHONY: bench-sql
 bench-sql: setup ## Measure the cost of a claim in a transaction, also while EXPIRED rows (ten million) are removed (minutes)
 	cargo run --release -p onceward-bench --locked -- sql $(EXPIRED)

@@ -11,6 +11,7 @@
 //! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker |
 //! | `onceward-bench verbs [ROUNDS]` | CPU per verb of the store, with scripts and with native commands |
 //! | `onceward-bench memory [ROUNDS]` | time and instructions per verb of the memory store |
+//! | `onceward-bench scale [LARGEST [CHART]]` | CPU per request, bytes per record and pauses with 10⁴ to 10⁷ tokens and keys; draws a chart |
 //! | `onceward-bench sql [EXPIRED]` | a claim in a transaction of PostgreSQL, without and during the removal of expired rows |
 //!
 //! Each round runs every case once, for some seconds, and compares it with the bare route of the same round: other load on the machine
@@ -30,15 +31,18 @@ mod client_load;
 mod client_statistics;
 mod cluster;
 mod cluster_comparison;
-mod command_calls;
 mod command_count;
-mod compared_run;
 mod counting_program;
 mod cpu;
 mod goal;
+mod growth_chart;
+mod growth_report;
+mod growth_run;
 mod http_connection;
 mod latency_comparison;
+mod longest_verb;
 mod markdown_table;
+mod memory_pauses;
 mod memory_verbs;
 mod order_server;
 mod paced_load;
@@ -49,15 +53,21 @@ mod peer_report;
 mod peer_runner;
 mod postgres_server;
 mod record_samples;
+mod redis_pauses;
 mod redis_server;
 mod redis_servers;
 mod replay_check;
 mod report;
 mod route_comparison;
+mod scale;
+mod scale_process;
+mod scale_server;
+mod scaled_store;
 mod sending_comparison;
 mod server_process;
 mod sql_claims;
 mod statistics;
+mod store_filler;
 mod token_files;
 mod verb_costs;
 mod wrk;
@@ -67,8 +77,10 @@ use std::process::ExitCode;
 
 use crate::case::Case;
 use crate::client_load::{COUNT, SUBMIT};
+use crate::memory_pauses::MemoryPauses;
 use crate::memory_verbs::MemoryVerb;
 use crate::paced_load::PACE;
+use crate::scaled_store::StoreKind;
 use crate::server_process::SERVE;
 
 /// Any error.
@@ -96,10 +108,13 @@ const VERBS: &str = "verbs";
 const MEMORY: &str = "memory";
 /// The command for transactions of a database.
 const SQL: &str = "sql";
+/// The command for stores with many records.
+const SCALE: &str = "scale";
 /// Default number of expired rows.
 const EXPIRED: u64 = 10_000_000;
 const USAGE: &str = "usage: onceward-bench [latency | clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench allocations, \
-    onceward-bench peers PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs | memory [ROUNDS], or onceward-bench sql [EXPIRED]";
+    onceward-bench peers PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs | memory [ROUNDS], \
+    onceward-bench scale [LARGEST [CHART]], or onceward-bench sql [EXPIRED]";
 
 /// Runs the command in the arguments of the process.
 pub fn run() -> ExitCode {
@@ -142,6 +157,14 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [memory_verbs::ONE, name] => {
             memory_verbs::run_once(MemoryVerb::named(name).ok_or_else(|| format!("unknown verb: {name}"))?)
         }
+        [SCALE] => scale::measure(scale::LARGEST, None),
+        [SCALE, largest] => scale::measure(at_least_one(largest)?, None),
+        [SCALE, largest, chart] => scale::measure(at_least_one(largest)?, Some(Path::new(chart))),
+        [scale_process::SERVE, name, address, folder] => {
+            let store = StoreKind::named(name).ok_or_else(|| format!("unknown store: {name}"))?;
+            scale_server::serve(store, address, Path::new(folder))
+        }
+        [memory_pauses::PAUSES, size] => MemoryPauses::print(at_least_one(size)?),
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
         ref rest => with_rounds(rest, SECONDS, route_comparison::measure),

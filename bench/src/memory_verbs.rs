@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use onceward::store::{Compared, Memory, Room, Store};
 use onceward::{Kind, Ticket};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 
 use crate::Failure;
+use crate::longest_verb::cpu_of_thread;
 use crate::record_samples::RecordSamples;
 use crate::statistics::Spread;
 
@@ -169,11 +169,6 @@ async fn call(verb: MemoryVerb, store: &dyn Store, samples: &RecordSamples, tick
         }
         MemoryVerb::Look => matches!(black_box(store.look(ticket).await), Ok(Some(_))),
     }
-}
-
-/// The CPU time of this thread, so that other processes count only for the caches that they use.
-fn cpu_of_thread() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]

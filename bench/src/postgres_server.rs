@@ -77,6 +77,11 @@ impl PostgresServer {
         Ok(false)
     }
 
+    /// The process id of the server, whose children execute the statements.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The URL of the database.
     pub(crate) fn url(&self) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port)
