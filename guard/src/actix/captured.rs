@@ -1,6 +1,7 @@
 //! The handler's response, as the guard judges, stores and sends it.
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 
 use actix_web::body::{BodySize, BodyStream, BoxBody, EitherBody, MessageBody, to_bytes};
 use actix_web::dev::{ResponseHead, ServiceResponse};
@@ -35,6 +36,26 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
                 let said = error.error_response();
                 Self::Failed(error, said, Err(NoReply::Unrecorded))
             }
+        }
+    }
+
+    /// Like [`read`](Self::read), without a future. Continues with the response if reading its body may have to wait.
+    pub(super) fn read_at_once(
+        answer: Result<ServiceResponse<B>, Error>,
+        limit: usize,
+    ) -> ControlFlow<Self, Result<ServiceResponse<B>, Error>> {
+        let answer = match answer {
+            Ok(answer) if unread(answer.response().body().size(), answer.headers(), limit).is_none() => answer,
+            answer => return ControlFlow::Continue(answer),
+        };
+        let (request, answer) = answer.into_parts();
+        let (answer, body) = answer.into_parts();
+        match body.try_into_bytes() {
+            Ok(body) => {
+                let answer = answer.set_body(EitherBody::right(BoxBody::new(body.clone())));
+                ControlFlow::Break(Self::Answer(ServiceResponse::new(request, answer), Ok(body)))
+            }
+            Err(body) => ControlFlow::Continue(Ok(ServiceResponse::new(request, answer.set_body(body)))),
         }
     }
 
@@ -173,7 +194,6 @@ fn unread(size: BodySize, headers: &HeaderMap, limit: usize) -> Option<NoReply> 
 /// Reads a body and puts it back. If the body breaks off, the client sees that too.
 async fn read<B: MessageBody>(answer: HttpResponse<B>) -> (HttpResponse<BoxBody>, Result<Bytes, NoReply>) {
     let (answer, body) = answer.into_parts();
-    // Most bodies are complete already, and need not be copied.
     let read = match body.try_into_bytes() {
         Ok(body) => Ok(body),
         Err(body) => to_bytes(body).await,

@@ -1,5 +1,6 @@
 //! The rules of a route.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -77,7 +78,11 @@ impl RouteRules {
     ) -> CapturedResponse<B> {
         match http::read_limit(&self.route.policy, self.answer_limit) {
             None => CapturedResponse::new(answer),
-            Some(limit) => Box::pin(CapturedResponse::read(answer, limit)).await,
+            // Most bodies are complete already.
+            Some(limit) => match CapturedResponse::read_at_once(answer, limit) {
+                ControlFlow::Break(captured) => captured,
+                ControlFlow::Continue(answer) => Box::pin(CapturedResponse::read(answer, limit)).await,
+            },
         }
     }
 
