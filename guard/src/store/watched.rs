@@ -12,7 +12,7 @@ use crate::metrics;
 use crate::ticket::Ticket;
 
 /// The store of one guard. It has the verbs of [`Store`] without being one: a wrapper behind the trait would allocate a future for each
-/// command.
+/// command. Its verbs are plain functions: an async one would keep its arguments a second time in the future of every request.
 pub(crate) struct WatchedStore {
     store: Arc<dyn Store>,
     /// `None` without a recorder: measuring would waste two clock readings per command.
@@ -38,42 +38,42 @@ impl WatchedStore {
     }
 
     /// See [`Store::insert`].
-    pub(crate) async fn insert(
-        &self,
-        ticket: &Ticket,
-        value: &[u8],
+    pub(crate) fn insert<'a>(
+        &'a self,
+        ticket: &'a Ticket,
+        value: &'a [u8],
         ttl: Duration,
         room: Room,
-    ) -> Result<Option<Bytes>, StoreError> {
-        self.watch(Verb::Insert, self.store.insert(ticket, value, ttl, room)).await
+    ) -> impl Future<Output = Result<Option<Bytes>, StoreError>> {
+        self.watch(Verb::Insert, self.store.insert(ticket, value, ttl, room))
     }
 
     /// See [`Store::swap`].
-    pub(crate) async fn swap(
-        &self,
-        ticket: &Ticket,
-        held: &[u8],
-        value: &[u8],
+    pub(crate) fn swap<'a>(
+        &'a self,
+        ticket: &'a Ticket,
+        held: &'a [u8],
+        value: &'a [u8],
         ttl: Duration,
         room: Room,
         epoch: Option<Epoch>,
-    ) -> Result<Compared, StoreError> {
-        self.watch(Verb::Swap, self.store.swap(ticket, held, value, ttl, room, epoch)).await
+    ) -> impl Future<Output = Result<Compared, StoreError>> {
+        self.watch(Verb::Swap, self.store.swap(ticket, held, value, ttl, room, epoch))
     }
 
     /// See [`Store::remove`].
-    pub(crate) async fn remove(
-        &self,
-        ticket: &Ticket,
-        held: &[u8],
+    pub(crate) fn remove<'a>(
+        &'a self,
+        ticket: &'a Ticket,
+        held: &'a [u8],
         epoch: Option<Epoch>,
-    ) -> Result<Compared, StoreError> {
-        self.watch(Verb::Remove, self.store.remove(ticket, held, epoch)).await
+    ) -> impl Future<Output = Result<Compared, StoreError>> {
+        self.watch(Verb::Remove, self.store.remove(ticket, held, epoch))
     }
 
     /// See [`Store::look`].
-    pub(crate) async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        self.watch(Verb::Look, self.store.look(ticket)).await
+    pub(crate) fn look<'a>(&'a self, ticket: &'a Ticket) -> impl Future<Output = Result<Option<Bytes>, StoreError>> {
+        self.watch(Verb::Look, self.store.look(ticket))
     }
 
     /// See [`Store::epoch`].
