@@ -16,7 +16,7 @@ pub(crate) const SECONDS: u64 = 2;
 /// Number of tokens, relative to those that the fastest run so far would have used: the next run may be faster.
 const MARGIN: f64 = 1.5;
 /// Attempts of a load whose tokens did not last, each with twice as many.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 6;
 /// From this size on, all rounds use one store: their own records are few beside the others.
 const SHARED: u64 = 1_000_000;
 

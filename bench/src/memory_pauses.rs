@@ -1,5 +1,6 @@
 //! The longest call of a verb of the memory store: while it grows, when it is full, and while expired records are removed.
 
+use std::hint::black_box;
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use onceward::{Kind, ManualClock};
 use tokio::runtime::Builder;
 
 use crate::Failure;
-use crate::longest_verb::LongestVerb;
+use crate::longest_verb::{LongestVerb, VerbTimes};
 use crate::record_samples::RecordSamples;
 use crate::store_filler::RecordFill;
 
@@ -30,6 +31,8 @@ pub(crate) struct MemoryPauses {
     /// A write that is rejected, after a search for expired records among all.
     pub(crate) full: LongestVerb,
     pub(crate) sweep: LongestVerb,
+    /// As many calls that do nothing: a pause of this length is one of the machine.
+    pub(crate) nothing: LongestVerb,
 }
 
 impl MemoryPauses {
@@ -47,7 +50,8 @@ impl MemoryPauses {
     }
 
     fn line(self) -> String {
-        let nanos = [self.growth, self.full, self.sweep].map(|longest| [longest.elapsed, longest.cpu]);
+        let phases = [self.growth, self.full, self.sweep, self.nothing];
+        let nanos = phases.map(|longest| [longest.elapsed, longest.cpu, longest.usual]);
         let nanos: Vec<_> = nanos.as_flattened().iter().map(|time| time.as_nanos().to_string()).collect();
         format!("pauses {}", nanos.join(" "))
     }
@@ -56,9 +60,9 @@ impl MemoryPauses {
         let line = said.lines().find_map(|line| line.strip_prefix("pauses "))?;
         let nanos = line.split(' ').map(|nanos| nanos.parse().map(Duration::from_nanos));
         let nanos: Vec<Duration> = nanos.collect::<Result<_, _>>().ok()?;
-        let [a, b, c, d, e, f] = nanos[..] else { return None };
-        let longest = |elapsed, cpu| LongestVerb { elapsed, cpu };
-        Some(Self { growth: longest(a, b), full: longest(c, d), sweep: longest(e, f) })
+        let phases = nanos.as_chunks().0.iter().map(|&[elapsed, cpu, usual]| LongestVerb { elapsed, cpu, usual });
+        let [growth, full, sweep, nothing] = phases.collect::<Vec<_>>()[..] else { return None };
+        Some(Self { growth, full, sweep, nothing })
     }
 
     fn measured(size: u64) -> Result<Self, Failure> {
@@ -66,11 +70,18 @@ impl MemoryPauses {
         let tokens = RecordFill { kind: Kind::Token, value: samples.issued, ttl: TTL };
         let larger: Bytes = [&samples.reply[..], &[b' '; LARGER]].concat().into();
         let keys = RecordFill { kind: Kind::Key, value: larger, ttl: TTL };
-        let mut tokens = GrowingStore::new(tokens, LIMIT_PER_TOKEN * size as usize);
+        let tokens = GrowingStore::new(tokens, LIMIT_PER_TOKEN * size as usize);
         let full = tokens.measured(size, true)?;
         drop(tokens);
         let keys = GrowingStore::new(keys, usize::MAX / 8).measured(size, false)?;
-        Ok(Self { growth: full.growth.max(keys.growth), full: full.full, sweep: full.sweep.max(keys.sweep) })
+        let mut nothing = VerbTimes::new();
+        (0..size).for_each(|number| nothing.time(|| _ = black_box(number)));
+        Ok(Self {
+            growth: full.growth.max(keys.growth),
+            sweep: full.sweep.max(keys.sweep),
+            nothing: nothing.longest(),
+            ..full
+        })
     }
 }
 
@@ -88,25 +99,26 @@ impl GrowingStore {
     }
 
     /// Inserts `size` records, has them all expire at once, and inserts further ones.
-    fn measured(&mut self, size: u64, is_full: bool) -> Result<MemoryPauses, Failure> {
-        let mut pauses = MemoryPauses::default();
+    fn measured(&self, size: u64, is_full: bool) -> Result<MemoryPauses, Failure> {
+        let [mut growth, mut full, mut sweep] = [(); 3].map(|()| VerbTimes::new());
         for number in 0..size {
-            self.insert(number, &mut pauses.growth)?.map_err(|error| format!("{number}: {error}"))?;
+            self.insert(number, &mut growth)?.map_err(|error| format!("{number}: {error}"))?;
         }
-        if is_full && self.insert(size, &mut pauses.full)?.is_ok() {
+        if is_full && self.insert(size, &mut full)?.is_ok() {
             return Err("a full store accepted a record".into());
         }
         self.clock.advance(TTL);
         for number in size..size + size.min(SWEEPS) {
-            self.insert(number, &mut pauses.sweep)?.map_err(|error| format!("{number}: {error}"))?;
+            self.insert(number, &mut sweep)?.map_err(|error| format!("{number}: {error}"))?;
         }
-        Ok(pauses)
+        let [growth, full, sweep] = [growth, full, sweep].map(|times| times.longest());
+        Ok(MemoryPauses { growth, full, sweep, ..MemoryPauses::default() })
     }
 
-    fn insert(&self, number: u64, longest: &mut LongestVerb) -> Result<Result<(), StoreError>, Failure> {
+    fn insert(&self, number: u64, times: &mut VerbTimes) -> Result<Result<(), StoreError>, Failure> {
         let ticket = self.fill.ticket(number);
         let insert = || self.store.insert(&ticket, &self.fill.value, self.fill.ttl, Room::Free).now_or_never();
-        match longest.time(insert).ok_or("a memory store does not wait")? {
+        match times.time(insert).ok_or("a memory store does not wait")? {
             Ok(Some(_)) => Err("a new record was there before".into()),
             Ok(None) => Ok(Ok(())),
             Err(error) => Ok(Err(error)),
@@ -121,7 +133,8 @@ mod tests {
     #[test]
     fn every_phase_is_measured_and_printed_figures_are_read_back() {
         let pauses = MemoryPauses::measured(5_000).unwrap();
-        assert!([pauses.growth, pauses.full, pauses.sweep].iter().all(|longest| longest.elapsed > Duration::ZERO));
+        let phases = [pauses.growth, pauses.full, pauses.sweep, pauses.nothing];
+        assert!(phases.iter().all(|longest| longest.elapsed > Duration::ZERO));
         assert_eq!(MemoryPauses::parse(&format!("other\n{}\n", pauses.line())), Some(pauses));
         assert_eq!(MemoryPauses::parse("pauses 1 2 3"), None);
     }
