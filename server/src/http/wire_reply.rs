@@ -25,7 +25,7 @@ pub(crate) fn from_wire(wire: &KeptReply) -> Result<Reply, Rejection> {
         if HeaderName::try_from(name.as_str()).is_err() || HeaderValue::from_str(value).is_err() {
             return Err(bad_request("`reply`: `headers` contains an invalid name or value."));
         }
-        reply = reply.header(name, value.clone());
+        reply = reply.header(name, value);
     }
     Ok(reply)
 }

@@ -41,7 +41,7 @@ fn with_header(reply: Reply, header: &str) -> Result<Reply, Failure> {
         )));
     }
     let before = reply.headers().count();
-    let reply = reply.header(name, value.to_owned());
+    let reply = reply.header(name, value);
     if reply.headers().count() == before {
         return Err(Failure::usage(format!("--header: `{name}` is never stored; remove it")));
     }
