@@ -2,7 +2,6 @@
 //! server, with Sentinel and with a cluster.
 
 mod address;
-mod batch;
 mod breaker;
 mod capabilities;
 mod cluster;
@@ -10,13 +9,21 @@ mod command;
 mod compare;
 mod connection;
 mod deadline;
+mod driver;
 mod error;
 mod eviction;
+mod input;
+mod insert;
+mod queue;
+mod queue_entry;
 mod redirect;
 mod replication_id;
+mod reply;
+mod request;
 mod scripts;
 mod sentinel;
 mod slot;
+mod socket;
 #[cfg(test)]
 mod tests;
 mod thread_local;
@@ -37,13 +44,13 @@ use rustls::crypto::CryptoProvider;
 pub use self::address::BadAddress;
 use self::address::RedisAddress;
 use self::cluster::Cluster;
-use self::command::{bytes, millis};
+use self::command::bytes;
 use self::compare::{Comparison, KeyChange};
 use self::connection::{Endpoint, ManagedConnection, client};
 pub(super) use self::error::TransportError;
-use self::scripts::{INSERT_RESERVED, ScriptCall};
+use self::request::Request;
 use self::sentinel::Sentinels;
-use self::transport::{ApplicationConnection, KeyName, Request, Transport};
+use self::transport::{ApplicationConnection, Transport};
 use super::{Admission, Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 use crate::ticket::Ticket;
 
@@ -241,34 +248,7 @@ impl Store for Redis {
         ttl: Duration,
         room: Room,
     ) -> Result<Option<Bytes>, StoreError> {
-        let deadline = self.deadline();
-        let required = self.require_comparing(ticket, deadline).await;
-        let capabilities = required.map_err(|error| StoreError::from(error).certainly_not_executed())?;
-        let mut command = self.command("SET", ticket);
-        command.arg(value).arg("PX").arg(millis(ttl)).arg("NX").arg("GET");
-        match self.send(Request::new(command, false), deadline).await {
-            Err(error)
-                if error.is_full()
-                    && room == Room::Reserved
-                    && value.len() <= Room::SMALL
-                    && capabilities.runs_scripts =>
-            {
-                let millis = millis(ttl).to_string();
-                let arguments = [value, millis.as_bytes()];
-                bytes(
-                    self.eval(
-                        ScriptCall::Text(&INSERT_RESERVED),
-                        &ticket.name(&self.prefix),
-                        &arguments,
-                        false,
-                        deadline,
-                    )
-                    .await?
-                    .value,
-                )
-            }
-            answer => bytes(answer?.value),
-        }
+        self.insert_if_absent(ticket, value, ttl, room).await
     }
 
     async fn swap(
@@ -294,25 +274,25 @@ impl Store for Redis {
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        bytes(self.send(Request::new(self.command("GET", ticket), false), self.deadline()).await?.value)
+        bytes(self.send(Request::look(self.key(ticket), false), self.deadline()).await?.value)
     }
 
     fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {
         if !self.is_pinned {
             return Some(Epoch::default());
         }
-        self.transport.known(&KeyName(&|| ticket.name(&self.prefix))).map(|(_, epoch)| epoch)
+        self.transport.epoch(self.key(ticket))
     }
 
     async fn ask_epoch(&self, ticket: &Ticket) -> Result<Epoch, StoreError> {
         if !self.is_pinned {
             return Ok(Epoch::default());
         }
-        Ok(self.learn_epoch(ticket, self.deadline()).await?)
+        Ok(self.learn_epoch(self.key(ticket), self.deadline()).await?)
     }
 
     fn admission(&self, ticket: &Ticket) -> Admission {
-        self.transport.admit(&KeyName(&|| ticket.name(&self.prefix)), self.timeout)
+        self.transport.admit(self.key(ticket), self.timeout)
     }
 
     /// Writes a record that expires at once: a replica rejects that write, and so does a full Redis.

@@ -13,12 +13,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
-use redis::{Cmd, ErrorKind, Pipeline, ServerErrorKind, Value};
+use redis::{ErrorKind, Pipeline, ServerErrorKind, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::deadline::Deadline;
 use super::error::TransportError;
+use super::request::{Argument, KeyName, Request};
 use super::transport::in_time;
 use crate::runtime;
 
@@ -117,14 +118,16 @@ fn probes(name: &str) -> Pipeline {
 }
 
 impl DeleteCommand {
-    /// Returns the command for this key and value.
-    pub(super) fn command(self, name: &str, held: &[u8]) -> Cmd {
-        let mut command = Cmd::with_capacity(4, name.len() + held.len() + 16);
+    /// Returns the request for this key and value.
+    pub(super) fn request<'a>(self, key: KeyName<'a>, held: &'a [u8], wants_epoch: bool) -> Request<'a> {
+        let held = Argument::Text(held);
         match self {
-            Self::Delex => command.arg("DELEX").arg(name).arg("IFEQ").arg(held),
-            Self::Delifeq => command.arg("DELIFEQ").arg(name).arg(held),
-        };
-        command
+            Self::Delex => {
+                let arguments = [Argument::Text(b"DELEX"), Argument::Key, Argument::Text(b"IFEQ"), held];
+                Request::new(key, wants_epoch, arguments)
+            }
+            Self::Delifeq => Request::new(key, wants_epoch, [Argument::Text(b"DELIFEQ"), Argument::Key, held]),
+        }
     }
 }
 
@@ -152,11 +155,8 @@ impl NativeCell {
     where
         F: Future<Output = Result<NativeCommands, TransportError>> + Send + 'static,
     {
-        if self.is_rejected.load(Ordering::Relaxed) {
-            return NativeCommands::NONE;
-        }
-        if let Some(known) = self.known.get() {
-            return *known;
+        if let Some(known) = self.known() {
+            return known;
         }
         let mut progress = self.progress();
         let is_due = progress.last.is_none_or(|(_, at)| at.elapsed() >= AGAIN);
@@ -166,6 +166,11 @@ impl NativeCell {
             runtime::spawn(async move { cell.finish(probe.await.unwrap_or_default()) });
         }
         progress.last.map_or_else(NativeCommands::default, |(last, _)| last)
+    }
+
+    /// Returns the conclusive answer, if there is one.
+    pub(super) fn known(&self) -> Option<NativeCommands> {
+        if self.is_rejected.load(Ordering::Relaxed) { Some(NativeCommands::NONE) } else { self.known.get().copied() }
     }
 
     /// Waits until the commands have been tried, for a user that may not run scripts.

@@ -16,16 +16,16 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout_at};
 
 use super::address::at;
-use super::capabilities::NativeCommands;
 use super::connection::{Endpoint, ManagedConnection, client, reconnecting};
 use super::deadline::Deadline;
 use super::error::{ConnectionFailure, TransportError};
 use super::eviction::EvictionWarning;
-use super::redirect::{NodeAddress, REDIRECTS, RetryDecision, SETTLE, asking, key_of, retry_decision};
-use super::replication_id::ReplicationId;
-use super::slot::{SLOTS, slot_of};
+use super::redirect::{NodeAddress, REDIRECTS, RetryDecision, SETTLE, asking, retry_decision};
+use super::replication_id::{ReplicationId, ReplicationIdCache};
+use super::request::{KeyName, Request};
+use super::slot::SLOTS;
 use super::topology::{ask_seeds, ranges, slots};
-use super::transport::{KeyName, Request, Response, Transport, in_time, read};
+use super::transport::{Response, ServerFacts, Transport, in_time, read};
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
 
@@ -142,16 +142,15 @@ impl Cluster {
         timeout_at(deadline.at, map.wait_for(is_other)).await.ok()?.ok()?.owner(slot).cloned()
     }
 
-    fn known_owner(&self, key: &KeyName<'_>) -> Option<Arc<ManagedConnection>> {
-        let slot = slot_of(key.0().as_bytes());
-        self.map.borrow().owner(slot).map(|(_, connection)| Arc::clone(connection))
+    fn known_owner(&self, key: KeyName<'_>) -> Option<Arc<ManagedConnection>> {
+        self.map.borrow().owner(key.slot()).map(|(_, connection)| Arc::clone(connection))
     }
 }
 
 #[async_trait]
 impl Transport for Cluster {
-    async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
-        let slot = slot_of(&key_of(&request));
+    async fn send(&self, request: Request<'_>, deadline: Deadline) -> Result<Response, TransportError> {
+        let slot = request.key.slot();
         let (mut node, mut connection) = self.owner(slot, deadline).await?;
         let mut is_asking = false;
         let mut error = deadline.timed_out();
@@ -189,18 +188,22 @@ impl Transport for Cluster {
         Err(error)
     }
 
-    fn known(&self, key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
-        self.known_owner(key)?.known()
+    fn facts(&self, key: KeyName<'_>) -> ServerFacts {
+        self.known_owner(key).map_or_else(ServerFacts::default, |connection| connection.facts(key))
     }
 
-    async fn learn(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
-        let slot = slot_of(key.0().as_bytes());
+    fn epoch(&self, key: KeyName<'_>) -> Option<Epoch> {
+        self.known_owner(key)?.known().epoch()
+    }
+
+    async fn learn_epoch(&self, key: KeyName<'_>, deadline: Deadline) -> Result<Epoch, TransportError> {
+        let slot = key.slot();
         let (node, connection) = self.owner(slot, deadline).await?;
-        match connection.learn(deadline).await {
+        match connection.learn_epoch(deadline).await {
             // The node may no longer own the slot.
             Err(TransportError::NoConnection(_) | TransportError::Replica) => {
                 match self.other_owner(slot, &node, deadline).await {
-                    Some((_, other)) => other.learn(deadline).await,
+                    Some((_, other)) => other.learn_epoch(deadline).await,
                     None => {
                         Err(TransportError::NoConnection(format!("the owner of slot {slot} cannot be reached").into()))
                     }
@@ -210,38 +213,30 @@ impl Transport for Cluster {
         }
     }
 
-    fn forget(&self, key: &KeyName<'_>) {
+    fn forget(&self, key: KeyName<'_>) {
         if let Some(connection) = self.known_owner(key) {
-            connection.forget();
+            connection.forget(key);
         }
     }
 
-    fn runs_scripts(&self, key: &KeyName<'_>) -> Option<bool> {
-        self.known_owner(key)?.runs_scripts(key)
-    }
-
-    async fn learn_scripts(&self, key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
-        let (_, connection) = self.owner(slot_of(key.0().as_bytes()), deadline).await?;
+    async fn learn_scripts(&self, key: KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+        let (_, connection) = self.owner(key.slot(), deadline).await?;
         connection.learn_scripts(key, deadline).await
     }
 
-    fn native(&self, key: &KeyName<'_>, prefix: &str) -> NativeCommands {
-        self.known_owner(key).map_or_else(NativeCommands::default, |connection| connection.native(key, prefix))
-    }
-
-    async fn native_tried(&self, key: &KeyName<'_>, deadline: Deadline) {
+    async fn native_tried(&self, key: KeyName<'_>, deadline: Deadline) {
         if let Some(connection) = self.known_owner(key) {
             connection.native_tried(key, deadline).await;
         }
     }
 
-    fn reject_native(&self, key: &KeyName<'_>) {
+    fn reject_native(&self, key: KeyName<'_>) {
         if let Some(connection) = self.known_owner(key) {
             connection.reject_native(key);
         }
     }
 
-    fn admit(&self, key: &KeyName<'_>, timeout: Duration) -> Admission {
+    fn admit(&self, key: KeyName<'_>, timeout: Duration) -> Admission {
         // Usually no node is slow, and the owner of the key need not be determined.
         if self.slow() == 0 {
             return Admission::Accept;
@@ -277,30 +272,32 @@ impl Transport for Cluster {
 /// Sends a request to one node, over the calling thread's connection if it has one.
 async fn send_to(
     connection: &ManagedConnection,
-    request: &Request,
+    request: &Request<'_>,
     is_asking: bool,
     deadline: Deadline,
 ) -> Result<Response, TransportError> {
     if is_asking {
         // Not counted by the breaker: the key is migrating between two nodes, and either may be slow.
-        return connection.over(deadline, async |connection| send_asking(connection, request, deadline).await).await;
+        let ask = async |open: &mut _| send_asking(open, request, connection.known(), deadline).await;
+        return connection.over(deadline, ask).await;
     }
-    match connection.ask(request.clone(), deadline) {
-        Ok(answer) => answer.await,
-        Err(request) => connection.send(request, deadline).await,
+    match connection.ask(request, deadline) {
+        Some(answer) => answer.await,
+        None => connection.send(*request, deadline).await,
     }
 }
 
 /// Sends a request with `ASKING`, for a key that is migrating to this node.
 async fn send_asking(
     connection: &mut MultiplexedConnection,
-    request: &Request,
+    request: &Request<'_>,
+    known: &ReplicationIdCache,
     deadline: Deadline,
 ) -> Result<Response, TransportError> {
     let mut commands = Pipeline::with_capacity(3);
-    commands.add_command(asking()).add_command(request.command.clone()).add_command(ReplicationId::command());
+    commands.add_command(asking()).add_command(request.command()).add_command(ReplicationId::command());
     let answers = in_time(deadline, connection.send_packed_commands(&commands, 1, 2)).await?;
-    read(answers)
+    read(answers, known)
 }
 
 impl ClusterState {

@@ -3,41 +3,52 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::{Cmd, FromRedisValue as _, ServerErrorKind, Value};
+use redis::{FromRedisValue as _, ServerErrorKind, Value};
 
 use super::capabilities::{Capabilities, NativeCommands};
 use super::deadline::Deadline;
 use super::error::TransportError;
-use super::replication_id::ReplicationId;
+use super::request::{Argument, KeyName, Request};
 use super::scripts::ScriptCall;
-use super::transport::{KeyName, Request, Response};
+use super::transport::{Response, ServerFacts};
 use super::{Redis, SendMode};
 use crate::store::{Bytes, Epoch, StoreError};
 use crate::ticket::Ticket;
+
+/// Maximum number of attempts if other callers change the record between a command that changed nothing and the lookup that finds out why.
+pub(super) const TRIES: usize = 4;
 
 impl Redis {
     pub(super) fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout)
     }
 
-    /// Creates a command on one ticket's key.
-    pub(super) fn command(&self, verb: &str, ticket: &Ticket) -> Cmd {
-        let name = ticket.name(&self.prefix);
-        // Capacity for the longest command with a small value.
-        let mut command = Cmd::with_capacity(7, verb.len() + name.len() + 64);
-        command.arg(verb).arg(name);
-        command
+    /// Returns the name of one ticket's key.
+    pub(super) fn key<'a>(&'a self, ticket: &'a Ticket) -> KeyName<'a> {
+        KeyName { prefix: &self.prefix, ticket }
     }
 
-    pub(super) async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
-        let _permit = self.permit()?;
-        match self.sending {
-            SendMode::Batched => match self.transport.ask(request, deadline) {
-                Ok(response) => response.await,
-                Err(request) => self.transport.send(request, deadline).await,
-            },
-            SendMode::OneByOne => self.transport.send_by_thread(request, deadline).await,
-            SendMode::Shared => self.transport.send(request, deadline).await,
+    /// Sends a request over this thread's connection, or over the shared one if it has none. The request is in the thread's queue before
+    /// this returns, so the future does not hold it.
+    pub(super) fn send<'a>(
+        &'a self,
+        mut request: Request<'a>,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Response, TransportError>> + Send + 'a {
+        request.is_alone = matches!(self.sending, SendMode::OneByOne);
+        let sent = self.permit().map(|permit| {
+            let pending = match self.sending {
+                SendMode::Batched | SendMode::OneByOne => self.transport.ask(&request, deadline),
+                SendMode::Shared => None,
+            };
+            (permit, pending.ok_or_else(|| self.transport.send(request, deadline)))
+        });
+        async move {
+            let (_permit, sent) = sent?;
+            match sent {
+                Ok(pending) => pending.await,
+                Err(shared) => shared.await,
+            }
         }
     }
 
@@ -50,41 +61,31 @@ impl Redis {
 
     /// Runs a script by its digest, or by its text where the server may not know it. A server that does not know the digest, or lets its user
     /// run scripts by their text only, has not executed the script, and receives its text.
-    pub(super) async fn eval(
+    pub(super) async fn eval<const COUNT: usize>(
         &self,
-        script: ScriptCall<'_>,
-        name: &str,
-        arguments: &[&[u8]],
-        wants_replication_id: bool,
+        call: ScriptCall<'_>,
+        key: KeyName<'_>,
+        arguments: [Argument<'_>; COUNT],
+        wants_epoch: bool,
         deadline: Deadline,
     ) -> Result<Response, TransportError> {
-        let call = |verb: &str, body: &str| {
-            let length = arguments.iter().map(|argument| argument.len()).sum::<usize>();
-            let mut command =
-                Cmd::with_capacity(4 + arguments.len(), verb.len() + body.len() + name.len() + length + 1);
-            command.arg(verb).arg(body).arg(1).arg(name).arg(arguments);
-            Request { command, key_at: 3, wants_replication_id }
-        };
-        if let ScriptCall::Digest(script) = script {
-            match self.send(call("EVALSHA", script.digest()), deadline).await {
+        let (ScriptCall::Digest(script) | ScriptCall::Text(script)) = call;
+        if let ScriptCall::Digest(_) = call {
+            match self.send(Request::script(key, wants_epoch, "EVALSHA", script.digest(), arguments), deadline).await {
                 Err(error) if error.is(ServerErrorKind::NoScript) || error.is(ServerErrorKind::NoPerm) => {}
                 other => return other,
             }
         }
-        let (ScriptCall::Digest(script) | ScriptCall::Text(script)) = script;
-        self.send(call("EVAL", script.text), deadline).await
+        // Boxed to keep the future of the common path small.
+        Box::pin(self.send(Request::script(key, wants_epoch, "EVAL", script.text, arguments), deadline)).await
     }
 
-    /// Returns whether a replication id that was read after a command stands for this epoch. An epoch never recurs, so the command was
-    /// executed in it too. Drops the cached replication id on a mismatch.
-    pub(super) fn is_of(&self, epoch: Epoch, replication_id: Option<ReplicationId>, ticket: &Ticket) -> bool {
-        // Usually the id is the cached one, and its epoch need not be computed again.
-        let is_of_epoch = match self.transport.known(&KeyName(&|| ticket.name(&self.prefix))) {
-            Some((known, of)) if replication_id == Some(known) => of == epoch,
-            _ => replication_id.and_then(|replication_id| replication_id.epoch()) == Some(epoch),
-        };
+    /// Returns whether the server was in this epoch after a command. An epoch never recurs, so the command was executed in it too. Drops
+    /// the cached epoch on a mismatch.
+    pub(super) fn is_of(&self, epoch: Epoch, response: &Response, key: KeyName<'_>) -> bool {
+        let is_of_epoch = response.epoch == Some(epoch);
         if !is_of_epoch {
-            self.transport.forget(&KeyName(&|| ticket.name(&self.prefix)));
+            self.transport.forget(key);
         }
         is_of_epoch
     }
@@ -94,55 +95,57 @@ impl Redis {
     pub(super) async fn has_left(
         &self,
         epoch: Epoch,
-        ticket: &Ticket,
+        facts: ServerFacts,
+        key: KeyName<'_>,
         deadline: Deadline,
     ) -> Result<bool, TransportError> {
-        match self.transport.known(&KeyName(&|| ticket.name(&self.prefix))) {
-            Some((_, known)) if known != epoch => Ok(self.learn_epoch(ticket, deadline).await? != epoch),
+        match facts.epoch {
+            // Boxed to keep the future of the common path small.
+            Some(known) if known != epoch => Ok(Box::pin(self.learn_epoch(key, deadline)).await? != epoch),
             _ => Ok(false),
         }
     }
 
-    /// Reads the epoch from the server that holds this ticket.
-    pub(super) async fn learn_epoch(&self, ticket: &Ticket, deadline: Deadline) -> Result<Epoch, TransportError> {
+    /// Reads the epoch from the server that holds this key.
+    pub(super) async fn learn_epoch(&self, key: KeyName<'_>, deadline: Deadline) -> Result<Epoch, TransportError> {
         let _permit = self.permit()?;
-        let (_, epoch) = self.transport.learn(&KeyName(&|| ticket.name(&self.prefix)), deadline).await?;
-        Ok(epoch)
+        self.transport.learn_epoch(key, deadline).await
     }
 
-    /// Returns how a verb on this ticket may compare. A user that may run scripts does not wait: as long as the native commands are not
+    /// Returns what is known about the server that holds this key.
+    pub(super) fn facts(&self, key: KeyName<'_>) -> ServerFacts {
+        let facts = self.transport.facts(key);
+        let native = if self.is_native { facts.native } else { NativeCommands::NONE };
+        ServerFacts { native, ..facts }
+    }
+
+    /// Returns how a verb on this key may compare. A user that may run scripts does not wait: as long as the native commands are not
     /// known, scripts run.
-    pub(super) async fn capabilities(&self, ticket: &Ticket, deadline: Deadline) -> Capabilities {
-        let name = || ticket.name(&self.prefix);
-        let key = KeyName(&name);
-        let native = || match self.is_native {
-            true => self.transport.native(&key, &self.prefix),
-            false => NativeCommands::NONE,
-        };
-        let known = native();
-        if self.transport.runs_scripts(&key) != Some(false) {
-            return Capabilities { native: known, runs_scripts: true };
+    pub(super) async fn capabilities(&self, facts: ServerFacts, key: KeyName<'_>, deadline: Deadline) -> Capabilities {
+        if facts.runs_scripts != Some(false) {
+            return Capabilities { native: facts.native, runs_scripts: true };
         }
-        if !known.is_enough() {
+        if !facts.native.is_enough() {
             // Boxed to keep the future of the common path small.
-            Box::pin(self.transport.native_tried(&key, deadline)).await;
+            Box::pin(self.transport.native_tried(key, deadline)).await;
         }
-        Capabilities { native: native(), runs_scripts: false }
+        Capabilities { native: self.facts(key).native, runs_scripts: false }
     }
 
     /// Fails if this user could not settle a claim, so that nothing is claimed and no handler runs.
     pub(super) async fn require_comparing(
         &self,
-        ticket: &Ticket,
+        key: KeyName<'_>,
         deadline: Deadline,
     ) -> Result<Capabilities, TransportError> {
-        let name = || ticket.name(&self.prefix);
-        if self.transport.runs_scripts(&KeyName(&name)).is_none() {
+        let mut facts = self.facts(key);
+        if facts.runs_scripts.is_none() {
             let _permit = self.permit()?;
             // Boxed to keep the future of the common path small.
-            Box::pin(self.transport.learn_scripts(&KeyName(&name), deadline)).await?;
+            Box::pin(self.transport.learn_scripts(key, deadline)).await?;
+            facts = self.facts(key);
         }
-        let capabilities = self.capabilities(ticket, deadline).await;
+        let capabilities = self.capabilities(facts, key, deadline).await;
         if capabilities.is_enough() { Ok(capabilities) } else { Err(capabilities.lacking()) }
     }
 }
@@ -157,12 +160,17 @@ impl Drop for InFlightPermit<'_> {
 }
 
 /// Converts to milliseconds within the range that Redis accepts: `PX 0` is an error, and so is an overflow.
-pub(super) fn millis(ttl: Duration) -> u64 {
+pub(super) fn millis(ttl: Duration) -> Argument<'static> {
     const CENTURY: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
-    u64::try_from(ttl.as_millis()).unwrap_or(CENTURY).clamp(1, CENTURY)
+    Argument::Number(u64::try_from(ttl.as_millis()).unwrap_or(CENTURY).clamp(1, CENTURY))
 }
 
 pub(super) fn bytes(value: Value) -> Result<Option<Bytes>, StoreError> {
     let bytes = Option::<Vec<u8>>::from_redis_value(value).map_err(StoreError::unknown)?;
     Ok(bytes.map(Bytes::from))
+}
+
+/// The error of a verb that has changed nothing in so many tries.
+pub(super) fn conflicts() -> StoreError {
+    StoreError::not_executed(format!("gave up after {TRIES} conflicts with other changes of the same key"))
 }

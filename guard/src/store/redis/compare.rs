@@ -6,19 +6,17 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::Redis;
 use super::capabilities::{Capabilities, NativeCommands, is_unsupported};
-use super::command::{bytes, millis};
+use super::command::{TRIES, bytes, conflicts, millis};
 use super::deadline::Deadline;
+use super::request::{Argument, KeyName, Request};
 use super::scripts::{REMOVE, SWAP, SWAP_RESERVED, ScriptCall};
-use super::transport::{KeyName, Request, Response};
+use super::transport::Response;
 use crate::store::{Bytes, Compared, Epoch, Room, StoreError};
 use crate::ticket::Ticket;
-
-/// Maximum number of attempts if other callers remove and restore the held value between a native command and its lookup.
-const TRIES: usize = 4;
 
 /// A change of one record whose value is as expected.
 pub(super) struct Comparison<'a> {
@@ -42,15 +40,15 @@ impl Comparison<'_> {
         matches!(self.change, KeyChange::Write(value, _, Room::Reserved) if value.len() <= Room::SMALL)
     }
 
-    /// Returns the server's own command for this change, if it has one.
-    fn native(&self, commands: NativeCommands, name: &str) -> Option<Cmd> {
+    /// Returns a request for the server's own command for this change, if it has one.
+    fn native<'a>(&'a self, commands: NativeCommands, key: KeyName<'a>) -> Option<Request<'a>> {
+        let wants_epoch = self.epoch.is_some();
         match self.change {
-            KeyChange::Delete => commands.delete.map(|delete| delete.command(name, self.held)),
+            KeyChange::Delete => commands.delete.map(|delete| delete.request(key, self.held, wants_epoch)),
             KeyChange::Write(value, ttl, _) => commands.has_set_ifeq.then(|| {
-                let mut command = Cmd::with_capacity(8, name.len() + value.len() + self.held.len() + 32);
-                command.arg("SET").arg(name).arg(value).arg("IFEQ").arg(self.held);
-                command.arg("GET").arg("PX").arg(millis(ttl));
-                command
+                let [set, ifeq, get, px] = [&b"SET"[..], b"IFEQ", b"GET", b"PX"].map(Argument::Text);
+                let (value, held, ttl) = (Argument::Text(value), Argument::Text(self.held), millis(ttl));
+                Request::new(key, wants_epoch, [set, Argument::Key, value, ifeq, held, get, px, ttl])
             }),
         }
     }
@@ -87,20 +85,20 @@ impl Redis {
     /// Compares and changes a record. The replication id is read after each command over the same connection. A write that raced with a
     /// change of epoch is removed again.
     pub(super) async fn compare(&self, comparison: &Comparison<'_>) -> Result<Compared, StoreError> {
-        let deadline = self.deadline();
+        let (deadline, key) = (self.deadline(), self.key(comparison.ticket));
+        let facts = self.facts(key);
         if let Some(epoch) = comparison.epoch {
-            let has_left = self.has_left(epoch, comparison.ticket, deadline).await;
+            let has_left = self.has_left(epoch, facts, key, deadline).await;
             if has_left.map_err(|error| StoreError::from(error).certainly_not_executed())? {
                 return Ok(Compared::Stale);
             }
         }
-        let capabilities = self.capabilities(comparison.ticket, deadline).await;
-        let name = comparison.ticket.name(&self.prefix);
+        let capabilities = self.capabilities(facts, key, deadline).await;
         for _ in 0..TRIES {
-            let step = match comparison.native(capabilities.native, &name) {
-                Some(command) => self.compare_natively(comparison, command, capabilities, &name, deadline).await?,
+            let step = match comparison.native(capabilities.native, key) {
+                Some(request) => self.compare_natively(comparison, request, capabilities, deadline).await?,
                 None if !capabilities.runs_scripts => return Err(capabilities.lacking().into()),
-                None => self.compare_by_script(comparison, capabilities, false, &name, deadline).await?,
+                None => self.compare_by_script(comparison, capabilities, false, deadline).await?,
             };
             match step {
                 Step { compared: Some(compared), is_of_epoch: true } => return Ok(compared),
@@ -115,26 +113,25 @@ impl Redis {
                 }
             }
         }
-        Err(StoreError::not_executed(format!("gave up after {TRIES} conflicts with other changes of the same key")))
+        Err(conflicts())
     }
 
     /// Sends the server's own command, and a lookup if that changed nothing and does not say why.
     async fn compare_natively(
         &self,
         comparison: &Comparison<'_>,
-        command: Cmd,
+        request: Request<'_>,
         capabilities: Capabilities,
-        name: &str,
         deadline: Deadline,
     ) -> Result<Step, StoreError> {
-        let wants_replication_id = comparison.epoch.is_some();
-        let response = match self.send(Request::new(command, wants_replication_id), deadline).await {
+        let key = request.key;
+        let response = match self.send(request, deadline).await {
             Err(error) if capabilities.runs_scripts && is_unsupported(&error) => {
-                self.transport.reject_native(&KeyName(&|| name.to_owned()));
-                return self.compare_by_script(comparison, capabilities, false, name, deadline).await;
+                self.transport.reject_native(key);
+                return Box::pin(self.compare_by_script(comparison, capabilities, false, deadline)).await;
             }
             Err(error) if capabilities.runs_scripts && comparison.is_reserved() && error.is_full() => {
-                return self.compare_by_script(comparison, capabilities, true, name, deadline).await;
+                return Box::pin(self.compare_by_script(comparison, capabilities, true, deadline)).await;
             }
             response => response?,
         };
@@ -143,8 +140,8 @@ impl Redis {
         if compared.is_some() || !is_of_epoch {
             return Ok(Step { compared, is_of_epoch });
         }
-        let look = self.send(Request::new(self.command("GET", comparison.ticket), wants_replication_id), deadline);
-        let found = look.await.map_err(|error| StoreError::from(error).certainly_not_executed())?;
+        let look = Box::pin(self.send(Request::look(key, comparison.epoch.is_some()), deadline)).await;
+        let found = look.map_err(|error| StoreError::from(error).certainly_not_executed())?;
         let is_of_epoch = self.is_of_epoch(comparison, &found);
         Ok(Step { compared: comparison.read_look(bytes(found.value)?), is_of_epoch })
     }
@@ -157,19 +154,18 @@ impl Redis {
         comparison: &Comparison<'_>,
         capabilities: Capabilities,
         mut is_full: bool,
-        name: &str,
         deadline: Deadline,
     ) -> Result<Step, StoreError> {
-        let (held, wants_replication_id) = (comparison.held, comparison.epoch.is_some());
+        let (held, wants_epoch) = (Argument::Text(comparison.held), comparison.epoch.is_some());
+        let key = self.key(comparison.ticket);
         let call = if capabilities.native.is_conclusive { ScriptCall::Digest } else { ScriptCall::Text };
         loop {
             let sent = match comparison.change {
-                KeyChange::Delete => self.eval(call(&REMOVE), name, &[held], wants_replication_id, deadline).await,
+                KeyChange::Delete => self.eval(call(&REMOVE), key, [held], wants_epoch, deadline).await,
                 KeyChange::Write(value, ttl, _) => {
                     let script = if is_full { ScriptCall::Text(&SWAP_RESERVED) } else { call(&SWAP) };
-                    let millis = millis(ttl).to_string();
-                    let arguments = [held, value, millis.as_bytes()];
-                    self.eval(script, name, &arguments, wants_replication_id, deadline).await
+                    let arguments = [held, Argument::Text(value), millis(ttl)];
+                    self.eval(script, key, arguments, wants_epoch, deadline).await
                 }
             };
             match sent {
@@ -189,7 +185,7 @@ impl Redis {
     }
 
     fn is_of_epoch(&self, comparison: &Comparison<'_>, response: &Response) -> bool {
-        comparison.epoch.is_none_or(|epoch| self.is_of(epoch, response.replication_id, comparison.ticket))
+        comparison.epoch.is_none_or(|epoch| self.is_of(epoch, response, self.key(comparison.ticket)))
     }
 }
 

@@ -11,16 +11,17 @@ use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, Push
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
-use super::batch::PendingResponse;
 use super::breaker::Breaker;
 use super::capabilities::{NativeCell, NativeCommands};
 use super::deadline::Deadline;
 use super::error::{ConnectionFailure, TransportError};
 use super::eviction::EvictionWarning;
+use super::queue::PendingResponse;
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
+use super::request::{KeyName, Request};
 use super::sentinel::Sentinels;
-use super::thread_local::ThreadLocalConnector;
-use super::transport::{KeyName, Request, Response, Transport, fetch_replication_id, may_run_scripts, send_over};
+use super::thread_local::{self, ThreadLocalConnector};
+use super::transport::{Response, ServerFacts, Transport, fetch_replication_id, may_run_scripts, send_over};
 use crate::backoff::Backoff;
 use crate::runtime;
 use crate::store::{Admission, Epoch, async_trait};
@@ -77,6 +78,8 @@ impl Endpoint {
 /// A connection to one server that a background task keeps open.
 pub(super) struct ManagedConnection {
     state: watch::Receiver<ConnectionState>,
+    /// The number of the open connection; zero if there is none. Unlike `state`, workers read it without a lock.
+    open: Arc<AtomicU64>,
     known: Arc<ReplicationIdCache>,
     thread_local: ThreadLocalConnector,
     breaker: Arc<Breaker>,
@@ -90,15 +93,15 @@ enum ConnectionState {
 }
 
 /// An open connection.
-struct LiveConnection {
+pub(super) struct LiveConnection {
     connection: MultiplexedConnection,
-    client: Client,
+    pub(super) client: Client,
     /// Unique in this process.
-    number: u64,
+    pub(super) number: u64,
     /// The server was a replica when the connection was opened.
     is_replica: bool,
-    runs_scripts: bool,
-    native: Arc<NativeCell>,
+    pub(super) runs_scripts: bool,
+    pub(super) native: Arc<NativeCell>,
 }
 
 /// Creates a client with the settings that apply to every server.
@@ -119,10 +122,11 @@ impl ManagedConnection {
         let connecting = format!("not connected to {} yet", source.server());
         let (publish, state) = watch::channel(ConnectionState::Down(connecting.into()));
         let (broken, _) = watch::channel(0);
-        let known = Arc::new(ReplicationIdCache::default());
+        let (known, open) = (Arc::new(ReplicationIdCache::default()), Arc::<AtomicU64>::default());
         let keeper = ConnectionTask {
             source,
             publish,
+            open: Arc::clone(&open),
             broken: broken.clone(),
             known: Arc::clone(&known),
             eviction: Arc::clone(&eviction),
@@ -130,7 +134,7 @@ impl ManagedConnection {
         runtime::spawn(keeper.keep_connected());
         let thread_local =
             ThreadLocalConnector { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
-        Self { state, known, thread_local, breaker, eviction }
+        Self { state, open, known, thread_local, breaker, eviction }
     }
 
     /// Returns whether the connection is open.
@@ -171,101 +175,83 @@ impl ManagedConnection {
         answer
     }
 
-    /// Returns the cached replication id of the server, if there is one.
-    pub(super) fn known(&self) -> Option<(ReplicationId, Epoch)> {
-        self.known.fresh(Duration::MAX)
+    /// Returns the cache of the server's replication id.
+    pub(super) fn known(&self) -> &ReplicationIdCache {
+        &self.known
     }
 
-    /// Reads the replication id from the server. Reports a connection to a replica as broken: the address may lead to a master by now.
-    pub(super) async fn learn(&self, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
+    /// Reads the epoch from the server. Reports a connection to a replica as broken: the address may lead to a master by now.
+    pub(super) async fn learn_epoch(&self, deadline: Deadline) -> Result<Epoch, TransportError> {
         let learn = async |connection: &mut MultiplexedConnection| {
             let replication_id = fetch_replication_id(connection, deadline).await?;
-            self.known.note(replication_id).map(|epoch| (replication_id, epoch)).ok_or(TransportError::Replica)
+            self.known.note(replication_id).ok_or(TransportError::Replica)
         };
         self.over(deadline, learn).await
-    }
-
-    pub(super) fn forget(&self) {
-        self.known.forget();
     }
 }
 
 #[async_trait]
 impl Transport for ManagedConnection {
-    fn ask(&self, request: Request, deadline: Deadline) -> Result<PendingResponse, Request> {
-        match &*self.state.borrow() {
-            ConnectionState::Up(up) => self.thread_local.ask(up.number, &up.client, request, deadline),
-            ConnectionState::Down(_) => Err(request),
-        }
+    fn ask(&self, request: &Request<'_>, deadline: Deadline) -> Option<PendingResponse> {
+        let number = self.open.load(Ordering::Acquire);
+        let live = || match &*self.state.borrow() {
+            ConnectionState::Up(up) => Some(Arc::clone(up)),
+            ConnectionState::Down(_) => None,
+        };
+        if number == 0 { None } else { self.thread_local.ask(number, live, request, deadline) }
     }
 
-    async fn send(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
-        let counted =
-            async |connection: &mut _| self.breaker.note(deadline, send_over(connection, &request, deadline)).await;
+    async fn send(&self, request: Request<'_>, deadline: Deadline) -> Result<Response, TransportError> {
+        let counted = async |connection: &mut _| {
+            self.breaker.note(deadline, send_over(connection, &request, &self.known, deadline)).await
+        };
         self.over(deadline, counted).await
     }
 
-    async fn send_by_thread(&self, request: Request, deadline: Deadline) -> Result<Response, TransportError> {
-        let own = match &*self.state.borrow() {
-            ConnectionState::Up(up) => self.thread_local.connection(up.number, &up.client).map(|own| (up.number, own)),
-            ConnectionState::Down(_) => None,
-        };
-        let Some((number, mut connection)) = own else { return self.send(request, deadline).await };
-        let sent = Instant::now();
-        let response = self.breaker.note(deadline, send_over(&mut connection, &request, deadline)).await;
-        if response.as_ref().is_err_and(|error| error.is_suspect(deadline.was_hurried(sent))) {
-            report(&self.thread_local.broken, number);
+    fn facts(&self, key: KeyName<'_>) -> ServerFacts {
+        let epoch = self.known.epoch();
+        if let Some((runs_scripts, native)) = thread_local::capabilities(self.open.load(Ordering::Acquire)) {
+            return ServerFacts { epoch, runs_scripts: Some(runs_scripts), native };
         }
-        response
-    }
-
-    fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
-        self.known()
-    }
-
-    async fn learn(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
-        self.learn(deadline).await
-    }
-
-    fn forget(&self, _key: &KeyName<'_>) {
-        self.forget();
-    }
-
-    fn runs_scripts(&self, _key: &KeyName<'_>) -> Option<bool> {
         match &*self.state.borrow() {
-            ConnectionState::Up(up) => Some(up.runs_scripts),
-            ConnectionState::Down(_) => None,
+            ConnectionState::Up(up) => {
+                let probe = || NativeCommands::probe(up.connection.clone(), key.probe(), Deadline::after(CONNECT));
+                let native = up.native.get_or_probe(probe);
+                ServerFacts { epoch, runs_scripts: Some(up.runs_scripts), native }
+            }
+            ConnectionState::Down(_) => ServerFacts { epoch, ..ServerFacts::default() },
         }
     }
 
-    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+    fn epoch(&self, _key: KeyName<'_>) -> Option<Epoch> {
+        self.known.epoch()
+    }
+
+    async fn learn_epoch(&self, _key: KeyName<'_>, deadline: Deadline) -> Result<Epoch, TransportError> {
+        self.learn_epoch(deadline).await
+    }
+
+    fn forget(&self, _key: KeyName<'_>) {
+        self.known.forget();
+    }
+
+    async fn learn_scripts(&self, _key: KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
         Ok(self.up(deadline).await?.runs_scripts)
     }
 
-    fn native(&self, key: &KeyName<'_>, prefix: &str) -> NativeCommands {
-        match &*self.state.borrow() {
-            ConnectionState::Up(up) => {
-                let probe =
-                    || NativeCommands::probe(up.connection.clone(), key.probe(prefix), Deadline::after(CONNECT));
-                up.native.get_or_probe(probe)
-            }
-            ConnectionState::Down(_) => NativeCommands::default(),
-        }
-    }
-
-    async fn native_tried(&self, _key: &KeyName<'_>, deadline: Deadline) {
+    async fn native_tried(&self, _key: KeyName<'_>, deadline: Deadline) {
         if let Ok(up) = self.up(deadline).await {
             up.native.tried(deadline).await;
         }
     }
 
-    fn reject_native(&self, _key: &KeyName<'_>) {
+    fn reject_native(&self, _key: KeyName<'_>) {
         if let ConnectionState::Up(up) = &*self.state.borrow() {
             up.native.reject();
         }
     }
 
-    fn admit(&self, _key: &KeyName<'_>, timeout: Duration) -> Admission {
+    fn admit(&self, _key: KeyName<'_>, timeout: Duration) -> Admission {
         self.breaker.admit(timeout)
     }
 
@@ -293,6 +279,7 @@ impl Transport for ManagedConnection {
 struct ConnectionTask {
     source: Endpoint,
     publish: watch::Sender<ConnectionState>,
+    open: Arc<AtomicU64>,
     broken: watch::Sender<u64>,
     known: Arc<ReplicationIdCache>,
     eviction: Arc<EvictionWarning>,
@@ -310,6 +297,7 @@ impl ConnectionTask {
                 Ok(up) => {
                     let (connection, was_replica) = (up.connection.clone(), up.is_replica);
                     self.publish.send_replace(ConnectionState::Up(up));
+                    self.open.store(number, Ordering::Release);
                     tokio::select! {
                         () = self.is_broken(number) => {}
                         () = self.watch(connection) => {}
@@ -320,6 +308,7 @@ impl ConnectionTask {
                     } else {
                         tracing::info!(server = self.source.name(), "connection to Redis lost; reconnecting");
                     }
+                    self.open.store(0, Ordering::Release);
                     self.known.forget();
                     let lost = format!("connection to {} lost", self.source.server());
                     self.publish.send_replace(ConnectionState::Down(lost.into()));

@@ -5,7 +5,6 @@ use std::time::Duration;
 use redis::{Cmd, ErrorKind, ServerErrorKind};
 
 use super::error::TransportError;
-use super::transport::Request;
 
 /// The maximum number of attempts for a request, redirects included.
 pub(super) const REDIRECTS: usize = 8;
@@ -13,14 +12,6 @@ pub(super) const REDIRECTS: usize = 8;
 pub(super) const SETTLE: Duration = Duration::from_millis(20);
 /// The host and port of a node.
 pub(super) type NodeAddress = (String, u16);
-
-/// Returns the key of a request.
-pub(super) fn key_of(request: &Request) -> Vec<u8> {
-    match request.command.args_iter().nth(request.key_at) {
-        Some(redis::Arg::Simple(key)) => key.to_vec(),
-        _ => Vec::new(),
-    }
-}
 
 /// Returns the command that announces a key which is migrating to the receiving node.
 pub(super) fn asking() -> Cmd {

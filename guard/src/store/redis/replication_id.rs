@@ -4,7 +4,7 @@
 //! master ever reuses one. So a `master_replid` that is read after a command, over the same connection, names the epoch in
 //! which the command was executed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
@@ -42,11 +42,15 @@ impl ReplicationId {
 
     /// Reads the response to [`command`](Self::command). An error counts as hidden.
     pub(super) fn read(answer: &Value) -> Self {
-        let text = match answer {
-            Value::BulkString(bytes) => bytes.as_slice(),
-            Value::VerbatimString { text, .. } | Value::SimpleString(text) => text.as_bytes(),
-            _ => return Self::Hidden,
-        };
+        match answer {
+            Value::BulkString(bytes) => Self::find(bytes),
+            Value::VerbatimString { text, .. } | Value::SimpleString(text) => Self::find(text.as_bytes()),
+            _ => Self::Hidden,
+        }
+    }
+
+    /// Finds the id in the text of the response.
+    fn find(text: &[u8]) -> Self {
         let after = |name: &str| memmem::find(text, name.as_bytes()).map(|at| &text[at + name.len()..]);
         if after("role:").is_some_and(|role| role.starts_with(b"slave")) {
             return Self::Replica;
@@ -73,9 +77,29 @@ impl ReplicationId {
     }
 }
 
+/// Reads the epoch from the replies over one connection. The epoch of an id is computed once.
+#[derive(Default)]
+pub(super) struct ReplicationIdReader(Option<(ReplicationId, Option<Epoch>)>);
+
+impl ReplicationIdReader {
+    /// Returns the epoch that a reply to `INFO replication` names; `None` for a replica.
+    pub(super) fn epoch(&mut self, reply: &[u8]) -> Option<Epoch> {
+        let id = ReplicationId::find(reply);
+        match self.0 {
+            Some((known, epoch)) if known == id => epoch,
+            _ => self.0.insert((id, id.epoch())).1,
+        }
+    }
+}
+
 /// The replication id that was last read from a server.
 #[derive(Default)]
-pub(super) struct ReplicationIdCache(RwLock<Option<Observation>>);
+pub(super) struct ReplicationIdCache {
+    seen: RwLock<Option<Observation>>,
+    /// True if an epoch is known. Then `epoch` holds it, so that most readers need no lock.
+    is_known: AtomicBool,
+    epoch: AtomicU64,
+}
 
 #[derive(Clone, Copy)]
 struct Observation {
@@ -85,16 +109,27 @@ struct Observation {
 }
 
 impl ReplicationIdCache {
-    /// Returns the cached replication id and its epoch, if they are recent enough.
-    pub(super) fn fresh(&self, within: Duration) -> Option<(ReplicationId, Epoch)> {
-        let seen = (*self.0.read().unwrap_or_else(PoisonError::into_inner))?;
-        (seen.at.elapsed() <= within).then_some(seen).and_then(|seen| Some((seen.id, seen.epoch?)))
+    /// Returns the cached epoch.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.is_known.load(Ordering::Acquire).then(|| self.epoch.load(Ordering::Relaxed).to_ne_bytes())
+    }
+
+    /// Returns the cached epoch, if it is recent enough.
+    pub(super) fn fresh(&self, within: Duration) -> Option<Epoch> {
+        self.seen().filter(|seen| seen.at.elapsed() <= within)?.epoch
+    }
+
+    /// Returns the epoch of a replication id, which is usually the cached one; `None` for a replica.
+    pub(super) fn epoch_of(&self, id: ReplicationId) -> Option<Epoch> {
+        match self.seen() {
+            Some(seen) if seen.id == id => seen.epoch,
+            _ => id.epoch(),
+        }
     }
 
     /// Caches a replication id that was just read, and returns its epoch.
     pub(super) fn note(&self, id: ReplicationId) -> Option<Epoch> {
-        let before = *self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let epoch = match before {
+        let epoch = match self.seen() {
             Some(seen) if seen.id == id && seen.at.elapsed() < FRESH / 2 => return seen.epoch,
             Some(seen) if seen.id == id => seen.epoch,
             _ => id.epoch(),
@@ -106,13 +141,28 @@ impl ReplicationIdCache {
                  restart or a failover in which Redis loses data"
             );
         }
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Observation { id, epoch, at: Instant::now() });
+        self.set(Some(Observation { id, epoch, at: Instant::now() }));
         epoch
     }
 
     /// Clears the cache.
     pub(super) fn forget(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+        self.set(None);
+    }
+
+    fn seen(&self) -> Option<Observation> {
+        *self.seen.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, observation: Option<Observation>) {
+        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        let epoch = observation.and_then(|seen| seen.epoch);
+        // Otherwise the former epoch stays: a reader may be between the two.
+        if let Some(epoch) = epoch {
+            self.epoch.store(u64::from_ne_bytes(epoch), Ordering::Relaxed);
+        }
+        self.is_known.store(epoch.is_some(), Ordering::Release);
+        *seen = observation;
     }
 }
 
@@ -148,24 +198,39 @@ mod tests {
     }
 
     #[test]
-    fn cached_id_becomes_stale_and_replicas_have_no_epoch() {
+    fn cached_epoch_becomes_stale_and_replicas_have_none() {
         let known = ReplicationIdCache::default();
-        assert!(known.fresh(Duration::MAX).is_none());
+        assert_eq!((known.epoch(), known.fresh(Duration::MAX)), (None, None));
         let id = ReplicationId::Master([b'a'; LENGTH]);
-        let epoch = known.note(id).unwrap();
-        assert_eq!(known.fresh(Duration::MAX), Some((id, epoch)));
+        let epoch = known.note(id);
+        assert!(epoch.is_some());
+        assert_eq!((known.epoch(), known.fresh(Duration::MAX), known.epoch_of(id)), (epoch, epoch, epoch));
         let since = Instant::now();
         while since.elapsed().is_zero() {}
         assert!(known.fresh(Duration::ZERO).is_none(), "that was longer ago");
-        assert_eq!(
-            known.note(ReplicationId::Master([b'b'; LENGTH])),
-            known.fresh(Duration::MAX).map(|(_, epoch)| epoch)
-        );
-        assert_ne!(known.fresh(Duration::MAX), Some((id, epoch)));
+        let other = ReplicationId::Master([b'b'; LENGTH]);
+        let next = known.epoch_of(other);
+        assert_ne!(next, epoch);
+        assert_eq!((known.note(other), known.epoch(), known.epoch_of(id)), (next, next, epoch));
         known.note(ReplicationId::Replica);
-        assert!(known.fresh(Duration::MAX).is_none());
-        known.note(id);
+        assert_eq!((known.epoch(), known.fresh(Duration::MAX)), (None, None));
+        known.note(ReplicationId::Hidden);
+        assert_eq!(known.epoch(), Some(Epoch::default()));
         known.forget();
-        assert!(known.fresh(Duration::MAX).is_none());
+        assert_eq!((known.epoch(), known.fresh(Duration::MAX)), (None, None));
+    }
+
+    #[test]
+    fn epoch_is_read_from_each_reply() {
+        let mut reader = ReplicationIdReader::default();
+        let reply = |role: &str, id: char| {
+            let id = id.to_string().repeat(LENGTH);
+            format!("=99\r\ntxt:# Replication\r\nrole:{role}\r\nmaster_replid:{id}\r\n")
+        };
+        let epochs = "aabbaa".chars().map(|id| reader.epoch(reply("master", id).as_bytes()));
+        let [a, b] = ['a', 'b'].map(|id| ReplicationId::Master([id as u8; LENGTH]).epoch());
+        assert_eq!(epochs.collect::<Vec<_>>(), [a, a, b, b, a, a]);
+        assert_eq!(reader.epoch(reply("slave", 'a').as_bytes()), None);
+        assert_eq!(reader.epoch(b"-NOPERM no permissions\r\n"), Some(Epoch::default()));
     }
 }

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use super::capabilities::{DeleteCommand, NativeCommands};
 use super::deadline::Deadline;
 use super::replication_id::ReplicationId;
+use super::request::KeyName;
 use super::scripts::SWAP_RESERVED;
-use super::transport::Response;
+use super::transport::{Response, ServerFacts};
 use super::*;
 use crate::ticket::Kind;
 
@@ -33,38 +34,34 @@ impl SlowTransport {
 
 #[async_trait]
 impl Transport for SlowTransport {
-    async fn send(&self, _question: Request, deadline: Deadline) -> Result<Response, TransportError> {
+    async fn send(&self, _question: Request<'_>, deadline: Deadline) -> Result<Response, TransportError> {
         tokio::time::sleep_until(deadline.at).await;
         Err(deadline.timed_out())
     }
 
-    fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
+    fn facts(&self, _key: KeyName<'_>) -> ServerFacts {
+        ServerFacts::default()
+    }
+
+    fn epoch(&self, _key: KeyName<'_>) -> Option<Epoch> {
         None
     }
 
-    async fn learn(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
-        self.tell((ReplicationId::Hidden, Epoch::default()), deadline).await
+    async fn learn_epoch(&self, _key: KeyName<'_>, deadline: Deadline) -> Result<Epoch, TransportError> {
+        self.tell(Epoch::default(), deadline).await
     }
 
-    fn forget(&self, _key: &KeyName<'_>) {}
+    fn forget(&self, _key: KeyName<'_>) {}
 
-    fn runs_scripts(&self, _key: &KeyName<'_>) -> Option<bool> {
-        None
-    }
-
-    async fn learn_scripts(&self, _key: &KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
+    async fn learn_scripts(&self, _key: KeyName<'_>, deadline: Deadline) -> Result<bool, TransportError> {
         self.tell(true, deadline).await
     }
 
-    fn native(&self, _key: &KeyName<'_>, _prefix: &str) -> NativeCommands {
-        NativeCommands::default()
-    }
+    async fn native_tried(&self, _key: KeyName<'_>, _deadline: Deadline) {}
 
-    async fn native_tried(&self, _key: &KeyName<'_>, _deadline: Deadline) {}
+    fn reject_native(&self, _key: KeyName<'_>) {}
 
-    fn reject_native(&self, _key: &KeyName<'_>) {}
-
-    fn admit(&self, _: &KeyName<'_>, _: Duration) -> Admission {
+    fn admit(&self, _: KeyName<'_>, _: Duration) -> Admission {
         Admission::Accept
     }
 
@@ -130,8 +127,9 @@ struct ScriptedTransport {
 
 #[async_trait]
 impl Transport for Arc<ScriptedTransport> {
-    async fn send(&self, request: Request, _deadline: Deadline) -> Result<Response, TransportError> {
-        let words = request.command.args_iter().map(|word| match word {
+    async fn send(&self, request: Request<'_>, _deadline: Deadline) -> Result<Response, TransportError> {
+        let command = request.command();
+        let words = command.args_iter().map(|word| match word {
             redis_crate::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
             _ => "?".to_owned(),
         });
@@ -140,38 +138,35 @@ impl Transport for Arc<ScriptedTransport> {
         let value = self.replies.lock().unwrap().pop_front().expect("a reply is left")?;
         let mut ids = self.ids.lock().unwrap();
         let id = if ids.len() > 1 { ids.pop_front() } else { ids.front().copied() };
-        Ok(Response { value, replication_id: id.filter(|_| request.wants_replication_id) })
+        let epoch = id.filter(|_| request.wants_epoch).and_then(|id| id.epoch());
+        Ok(Response { value, epoch })
     }
 
-    fn known(&self, _key: &KeyName<'_>) -> Option<(ReplicationId, Epoch)> {
+    fn facts(&self, _key: KeyName<'_>) -> ServerFacts {
+        ServerFacts { epoch: None, runs_scripts: Some(self.runs_scripts), native: *self.native.lock().unwrap() }
+    }
+
+    fn epoch(&self, _key: KeyName<'_>) -> Option<Epoch> {
         None
     }
 
-    async fn learn(&self, _: &KeyName<'_>, _: Deadline) -> Result<(ReplicationId, Epoch), TransportError> {
+    async fn learn_epoch(&self, _: KeyName<'_>, _: Deadline) -> Result<Epoch, TransportError> {
         unreachable!("the epoch is checked after the command")
     }
 
-    fn forget(&self, _key: &KeyName<'_>) {}
+    fn forget(&self, _key: KeyName<'_>) {}
 
-    fn runs_scripts(&self, _key: &KeyName<'_>) -> Option<bool> {
-        Some(self.runs_scripts)
-    }
-
-    async fn learn_scripts(&self, _: &KeyName<'_>, _: Deadline) -> Result<bool, TransportError> {
+    async fn learn_scripts(&self, _: KeyName<'_>, _: Deadline) -> Result<bool, TransportError> {
         unreachable!("it is known")
     }
 
-    fn native(&self, _key: &KeyName<'_>, _prefix: &str) -> NativeCommands {
-        *self.native.lock().unwrap()
-    }
+    async fn native_tried(&self, _key: KeyName<'_>, _deadline: Deadline) {}
 
-    async fn native_tried(&self, _key: &KeyName<'_>, _deadline: Deadline) {}
-
-    fn reject_native(&self, _key: &KeyName<'_>) {
+    fn reject_native(&self, _key: KeyName<'_>) {
         *self.native.lock().unwrap() = NativeCommands::NONE;
     }
 
-    fn admit(&self, _: &KeyName<'_>, _: Duration) -> Admission {
+    fn admit(&self, _: KeyName<'_>, _: Duration) -> Admission {
         Admission::Accept
     }
 

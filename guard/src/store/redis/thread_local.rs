@@ -5,7 +5,7 @@
 //! renewal does not queue behind ten thousand other commands. The shared connection still decides whether the server is
 //! reachable, and carries every command while a thread has no connection of its own.
 //!
-//! On one connection, without [batches](super::batch), a token costs 42 % more processor time of server and Redis (35 to 50 % in four
+//! On one connection, without [batches](super::queue), a token costs 42 % more processor time of server and Redis (35 to 50 % in four
 //! rounds), and a key 22 % (20 to 26 %), as `make bench-sending` shows.
 
 use std::cell::RefCell;
@@ -13,15 +13,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Client;
-use redis::aio::MultiplexedConnection;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::watch;
 
-use super::batch::{CommandBatch, PendingResponse};
 use super::breaker::Breaker;
-use super::connection::{connect, report};
+use super::capabilities::{NativeCell, NativeCommands};
+use super::connection::{LiveConnection, report};
 use super::deadline::Deadline;
-use super::transport::Request;
+use super::driver::QueueDriver;
+use super::queue::{CommandQueue, PendingResponse};
+use super::request::Request;
+use super::socket;
 
 /// Pause after a failed connection attempt: the server may have reached its connection limit.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -36,10 +38,10 @@ thread_local! {
 /// A connection that only this thread uses.
 struct ThreadConnection {
     id: ConnectionId,
+    runs_scripts: bool,
+    native: Arc<NativeCell>,
     /// `None` while it is being opened.
-    connection: Option<MultiplexedConnection>,
-    /// The batch that the next command joins.
-    batch: Arc<CommandBatch>,
+    queue: Option<Arc<CommandQueue>>,
 }
 
 /// The shared connection that it stands in for, and the runtime that drives it.
@@ -61,50 +63,35 @@ pub(super) struct ThreadLocalConnector {
 }
 
 impl ThreadLocalConnector {
-    /// Sends a request over this thread's connection, if it has one; otherwise returns the request.
+    /// Sends a request over this thread's connection. Returns `None` if it has none; then starts to open one to the server of `live`.
     pub(super) fn ask(
         &self,
         number: u64,
-        client: &Client,
-        request: Request,
+        live: impl FnOnce() -> Option<Arc<LiveConnection>>,
+        request: &Request<'_>,
         deadline: Deadline,
-    ) -> Result<PendingResponse, Request> {
-        let Some((runtime, id)) = this_thread(number) else { return Err(request) };
-        HERE.with_borrow_mut(|here| {
-            let Some(own) = self.open(here, id, client, &runtime) else { return Err(request) };
-            let Some(connection) = &own.connection else { return Err(request) };
-            own.batch.ask(request, deadline).or_else(|request| {
-                own.batch = CommandBatch::new();
-                let response = own.batch.ask(request, deadline)?;
-                let broken = self.broken.clone();
-                let task = own.batch.task(Arc::clone(&self.breaker));
-                runtime.spawn(task.run(connection.clone(), move || report(&broken, number)));
-                Ok(response)
-            })
+    ) -> Option<PendingResponse> {
+        let (runtime, id) = this_thread(number)?;
+        HERE.with_borrow_mut(|here| match here.iter().find(|own| own.id == id) {
+            Some(own) => own.queue.as_ref()?.ask(request, deadline),
+            None => {
+                let shared = live().filter(|live| live.number == number)?;
+                let (broken, wanted) = (self.broken.clone(), self.wanted.subscribe());
+                runtime.spawn(keep(id, shared.client.clone(), broken, wanted, Arc::clone(&self.breaker)));
+                let native = Arc::clone(&shared.native);
+                here.push(ThreadConnection { id, runs_scripts: shared.runs_scripts, native, queue: None });
+                None
+            }
         })
     }
+}
 
-    /// Returns this thread's connection, if it has one.
-    pub(super) fn connection(&self, number: u64, client: &Client) -> Option<MultiplexedConnection> {
-        let (runtime, id) = this_thread(number)?;
-        HERE.with_borrow_mut(|here| self.open(here, id, client, &runtime)?.connection.clone())
-    }
-
-    /// Returns this thread's entry for the id. If there is none, starts to open a connection and returns `None`.
-    fn open<'a>(
-        &self,
-        here: &'a mut Vec<ThreadConnection>,
-        id: ConnectionId,
-        client: &Client,
-        runtime: &Handle,
-    ) -> Option<&'a mut ThreadConnection> {
-        let found = here.iter().position(|own| own.id == id);
-        if found.is_none() {
-            here.push(ThreadConnection { id, connection: None, batch: CommandBatch::closed() });
-            runtime.spawn(keep(id, client.clone(), self.broken.clone(), self.wanted.subscribe()));
-        }
-        here.get_mut(found?)
-    }
+/// Returns whether the user of a connection may run scripts, and the native commands of its server, if this thread knows both.
+pub(super) fn capabilities(number: u64) -> Option<(bool, NativeCommands)> {
+    HERE.with_borrow(|here| {
+        let own = here.iter().find(|own| own.id.number == number)?;
+        own.native.known().map(|native| (own.runs_scripts, native))
+    })
 }
 
 /// Returns the current runtime and the id of this thread's connection; `None` if the thread may not have one.
@@ -116,8 +103,14 @@ fn this_thread(number: u64) -> Option<(Handle, ConnectionId)> {
     is_alone.then_some((runtime, id))
 }
 
-/// Opens a connection, and drops it when the shared one breaks or is dropped.
-async fn keep(id: ConnectionId, client: Client, broken: watch::Sender<u64>, mut wanted: watch::Receiver<()>) {
+/// Opens a connection, and closes it when the shared one breaks or is dropped.
+async fn keep(
+    id: ConnectionId,
+    client: Client,
+    broken: watch::Sender<u64>,
+    mut wanted: watch::Receiver<()>,
+    breaker: Arc<Breaker>,
+) {
     let registration = Registration(id);
     let mut reports = broken.subscribe();
     let is_over = async {
@@ -128,9 +121,13 @@ async fn keep(id: ConnectionId, client: Client, broken: watch::Sender<u64>, mut 
     };
     let kept = async {
         tokio::time::sleep(PROVEN).await;
-        match connect(&client, id.number, &broken).await {
-            Ok(connection) => {
-                registration.fill(connection);
+        match socket::open(&client).await {
+            Ok(socket) => {
+                let queue = Arc::default();
+                let broken = broken.clone();
+                let driver = QueueDriver::new(Arc::clone(&queue), socket, breaker, move || report(&broken, id.number));
+                registration.fill(queue);
+                tokio::spawn(driver.run());
                 std::future::pending().await
             }
             Err(error) => {
@@ -149,9 +146,9 @@ async fn keep(id: ConnectionId, client: Client, broken: watch::Sender<u64>, mut 
 struct Registration(ConnectionId);
 
 impl Registration {
-    fn fill(&self, connection: MultiplexedConnection) {
+    fn fill(&self, queue: Arc<CommandQueue>) {
         HERE.with_borrow_mut(|here| {
-            here.iter_mut().filter(|own| own.id == self.0).for_each(|own| own.connection = Some(connection.clone()));
+            here.iter_mut().filter(|own| own.id == self.0).for_each(|own| own.queue = Some(Arc::clone(&queue)));
         });
     }
 }
@@ -160,5 +157,14 @@ impl Drop for Registration {
     fn drop(&mut self) {
         // A thread that is ending has already dropped the list.
         let _ = HERE.try_with(|here| here.try_borrow_mut().map(|mut here| here.retain(|own| own.id != self.0)));
+    }
+}
+
+impl Drop for ThreadConnection {
+    /// Commands in flight are still answered.
+    fn drop(&mut self) {
+        if let Some(queue) = &self.queue {
+            queue.close();
+        }
     }
 }
