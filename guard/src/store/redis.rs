@@ -13,6 +13,7 @@ mod driver;
 mod error;
 mod eviction;
 mod input;
+mod insert;
 mod queue;
 mod queue_entry;
 mod redirect;
@@ -43,12 +44,11 @@ use rustls::crypto::CryptoProvider;
 pub use self::address::BadAddress;
 use self::address::RedisAddress;
 use self::cluster::Cluster;
-use self::command::{bytes, millis};
+use self::command::bytes;
 use self::compare::{Comparison, KeyChange};
 use self::connection::{Endpoint, ManagedConnection, client};
 pub(super) use self::error::TransportError;
-use self::request::{Argument, Request};
-use self::scripts::{INSERT_RESERVED, ScriptCall};
+use self::request::Request;
 use self::sentinel::Sentinels;
 use self::transport::{ApplicationConnection, Transport};
 use super::{Admission, Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
@@ -248,23 +248,7 @@ impl Store for Redis {
         ttl: Duration,
         room: Room,
     ) -> Result<Option<Bytes>, StoreError> {
-        let (deadline, key) = (self.deadline(), self.key(ticket));
-        let required = self.require_comparing(key, deadline).await;
-        let capabilities = required.map_err(|error| StoreError::from(error).certainly_not_executed())?;
-        let (content, ttl) = (Argument::Text(value), millis(ttl));
-        let [set, px, nx, get] = [&b"SET"[..], b"PX", b"NX", b"GET"].map(Argument::Text);
-        match self.send(Request::new(key, false, [set, Argument::Key, content, px, ttl, nx, get]), deadline).await {
-            Err(error)
-                if error.is_full()
-                    && room == Room::Reserved
-                    && value.len() <= Room::SMALL
-                    && capabilities.runs_scripts =>
-            {
-                let script = ScriptCall::Text(&INSERT_RESERVED);
-                bytes(Box::pin(self.eval(script, key, [content, ttl], false, deadline)).await?.value)
-            }
-            answer => bytes(answer?.value),
-        }
+        self.insert_if_absent(ticket, value, ttl, room).await
     }
 
     async fn swap(
@@ -290,8 +274,7 @@ impl Store for Redis {
     }
 
     async fn look(&self, ticket: &Ticket) -> Result<Option<Bytes>, StoreError> {
-        let get = Request::new(self.key(ticket), false, [Argument::Text(b"GET"), Argument::Key]);
-        bytes(self.send(get, self.deadline()).await?.value)
+        bytes(self.send(Request::look(self.key(ticket), false), self.deadline()).await?.value)
     }
 
     fn epoch(&self, ticket: &Ticket) -> Option<Epoch> {

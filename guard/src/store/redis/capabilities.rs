@@ -155,11 +155,8 @@ impl NativeCell {
     where
         F: Future<Output = Result<NativeCommands, TransportError>> + Send + 'static,
     {
-        if self.is_rejected.load(Ordering::Relaxed) {
-            return NativeCommands::NONE;
-        }
-        if let Some(known) = self.known.get() {
-            return *known;
+        if let Some(known) = self.known() {
+            return known;
         }
         let mut progress = self.progress();
         let is_due = progress.last.is_none_or(|(_, at)| at.elapsed() >= AGAIN);
@@ -169,6 +166,11 @@ impl NativeCell {
             runtime::spawn(async move { cell.finish(probe.await.unwrap_or_default()) });
         }
         progress.last.map_or_else(NativeCommands::default, |(last, _)| last)
+    }
+
+    /// Returns the conclusive answer, if there is one.
+    pub(super) fn known(&self) -> Option<NativeCommands> {
+        if self.is_rejected.load(Ordering::Relaxed) { Some(NativeCommands::NONE) } else { self.known.get().copied() }
     }
 
     /// Waits until the commands have been tried, for a user that may not run scripts.

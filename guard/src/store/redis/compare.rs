@@ -10,16 +10,13 @@ use redis::Value;
 
 use super::Redis;
 use super::capabilities::{Capabilities, NativeCommands, is_unsupported};
-use super::command::{bytes, millis};
+use super::command::{TRIES, bytes, conflicts, millis};
 use super::deadline::Deadline;
 use super::request::{Argument, KeyName, Request};
 use super::scripts::{REMOVE, SWAP, SWAP_RESERVED, ScriptCall};
 use super::transport::Response;
 use crate::store::{Bytes, Compared, Epoch, Room, StoreError};
 use crate::ticket::Ticket;
-
-/// Maximum number of attempts if other callers remove and restore the held value between a native command and its lookup.
-const TRIES: usize = 4;
 
 /// A change of one record whose value is as expected.
 pub(super) struct Comparison<'a> {
@@ -116,7 +113,7 @@ impl Redis {
                 }
             }
         }
-        Err(StoreError::not_executed(format!("gave up after {TRIES} conflicts with other changes of the same key")))
+        Err(conflicts())
     }
 
     /// Sends the server's own command, and a lookup if that changed nothing and does not say why.
@@ -143,8 +140,7 @@ impl Redis {
         if compared.is_some() || !is_of_epoch {
             return Ok(Step { compared, is_of_epoch });
         }
-        let look = Request::new(key, comparison.epoch.is_some(), [Argument::Text(b"GET"), Argument::Key]);
-        let look = Box::pin(self.send(look, deadline)).await;
+        let look = Box::pin(self.send(Request::look(key, comparison.epoch.is_some()), deadline)).await;
         let found = look.map_err(|error| StoreError::from(error).certainly_not_executed())?;
         let is_of_epoch = self.is_of_epoch(comparison, &found);
         Ok(Step { compared: comparison.read_look(bytes(found.value)?), is_of_epoch })

@@ -20,7 +20,7 @@ use super::queue::PendingResponse;
 use super::replication_id::{FRESH, ReplicationId, ReplicationIdCache};
 use super::request::{KeyName, Request};
 use super::sentinel::Sentinels;
-use super::thread_local::ThreadLocalConnector;
+use super::thread_local::{self, ThreadLocalConnector};
 use super::transport::{Response, ServerFacts, Transport, fetch_replication_id, may_run_scripts, send_over};
 use crate::backoff::Backoff;
 use crate::runtime;
@@ -78,6 +78,8 @@ impl Endpoint {
 /// A connection to one server that a background task keeps open.
 pub(super) struct ManagedConnection {
     state: watch::Receiver<ConnectionState>,
+    /// The number of the open connection; zero if there is none. Unlike `state`, workers read it without a lock.
+    open: Arc<AtomicU64>,
     known: Arc<ReplicationIdCache>,
     thread_local: ThreadLocalConnector,
     breaker: Arc<Breaker>,
@@ -91,15 +93,15 @@ enum ConnectionState {
 }
 
 /// An open connection.
-struct LiveConnection {
+pub(super) struct LiveConnection {
     connection: MultiplexedConnection,
-    client: Client,
+    pub(super) client: Client,
     /// Unique in this process.
-    number: u64,
+    pub(super) number: u64,
     /// The server was a replica when the connection was opened.
     is_replica: bool,
-    runs_scripts: bool,
-    native: Arc<NativeCell>,
+    pub(super) runs_scripts: bool,
+    pub(super) native: Arc<NativeCell>,
 }
 
 /// Creates a client with the settings that apply to every server.
@@ -120,10 +122,11 @@ impl ManagedConnection {
         let connecting = format!("not connected to {} yet", source.server());
         let (publish, state) = watch::channel(ConnectionState::Down(connecting.into()));
         let (broken, _) = watch::channel(0);
-        let known = Arc::new(ReplicationIdCache::default());
+        let (known, open) = (Arc::new(ReplicationIdCache::default()), Arc::<AtomicU64>::default());
         let keeper = ConnectionTask {
             source,
             publish,
+            open: Arc::clone(&open),
             broken: broken.clone(),
             known: Arc::clone(&known),
             eviction: Arc::clone(&eviction),
@@ -131,7 +134,7 @@ impl ManagedConnection {
         runtime::spawn(keeper.keep_connected());
         let thread_local =
             ThreadLocalConnector { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
-        Self { state, known, thread_local, breaker, eviction }
+        Self { state, open, known, thread_local, breaker, eviction }
     }
 
     /// Returns whether the connection is open.
@@ -190,10 +193,12 @@ impl ManagedConnection {
 #[async_trait]
 impl Transport for ManagedConnection {
     fn ask(&self, request: &Request<'_>, deadline: Deadline) -> Option<PendingResponse> {
-        match &*self.state.borrow() {
-            ConnectionState::Up(up) => self.thread_local.ask(up.number, &up.client, request, deadline),
+        let number = self.open.load(Ordering::Acquire);
+        let live = || match &*self.state.borrow() {
+            ConnectionState::Up(up) => Some(Arc::clone(up)),
             ConnectionState::Down(_) => None,
-        }
+        };
+        if number == 0 { None } else { self.thread_local.ask(number, live, request, deadline) }
     }
 
     async fn send(&self, request: Request<'_>, deadline: Deadline) -> Result<Response, TransportError> {
@@ -205,6 +210,9 @@ impl Transport for ManagedConnection {
 
     fn facts(&self, key: KeyName<'_>) -> ServerFacts {
         let epoch = self.known.epoch();
+        if let Some((runs_scripts, native)) = thread_local::capabilities(self.open.load(Ordering::Acquire)) {
+            return ServerFacts { epoch, runs_scripts: Some(runs_scripts), native };
+        }
         match &*self.state.borrow() {
             ConnectionState::Up(up) => {
                 let probe = || NativeCommands::probe(up.connection.clone(), key.probe(), Deadline::after(CONNECT));
@@ -271,6 +279,7 @@ impl Transport for ManagedConnection {
 struct ConnectionTask {
     source: Endpoint,
     publish: watch::Sender<ConnectionState>,
+    open: Arc<AtomicU64>,
     broken: watch::Sender<u64>,
     known: Arc<ReplicationIdCache>,
     eviction: Arc<EvictionWarning>,
@@ -288,6 +297,7 @@ impl ConnectionTask {
                 Ok(up) => {
                     let (connection, was_replica) = (up.connection.clone(), up.is_replica);
                     self.publish.send_replace(ConnectionState::Up(up));
+                    self.open.store(number, Ordering::Release);
                     tokio::select! {
                         () = self.is_broken(number) => {}
                         () = self.watch(connection) => {}
@@ -298,6 +308,7 @@ impl ConnectionTask {
                     } else {
                         tracing::info!(server = self.source.name(), "connection to Redis lost; reconnecting");
                     }
+                    self.open.store(0, Ordering::Release);
                     self.known.forget();
                     let lost = format!("connection to {} lost", self.source.server());
                     self.publish.send_replace(ConnectionState::Down(lost.into()));

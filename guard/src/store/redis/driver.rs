@@ -1,10 +1,14 @@
 //! The task that drives one thread's connection: it sends the commands of a [queue](super::queue) and receives their replies.
+//!
+//! A batch costs server and Redis about 20 µs besides its commands, for system calls on both sides. So the driver lets the event loop poll its
+//! sockets once more before it sends: the requests that have arrived meanwhile, and those that the last replies have ended, add their
+//! commands. With 64 HTTP connections and two workers a batch then has 17 commands instead of 12. To wait for the replies to the batch
+//! before, or for a third iteration, did not make a token or a key cheaper.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use redis::RedisResult;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
@@ -12,12 +16,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::breaker::Breaker;
 use super::input::InputBuffer;
-use super::queue::{CommandQueue, QueueStatus, lost};
+use super::queue::{CommandQueue, lost};
 use super::replication_id::ReplicationIdReader;
 use super::socket::Socket;
-
-/// The maximum time that commands wait for the replies to the commands before them, so that more of them are sent at once.
-const HOLD: Duration = Duration::from_millis(1);
 
 /// Sends the commands of a queue over a socket, and passes the replies on.
 pub(super) struct QueueDriver<R: Fn()> {
@@ -32,15 +33,12 @@ pub(super) struct QueueDriver<R: Fn()> {
     /// How much of the output has been written.
     written: usize,
     is_flushed: bool,
-    /// When the last commands were sent.
-    sent: Instant,
+    /// The event loop has polled its sockets since there are commands to send.
     has_yielded: bool,
     wakers: Vec<Waker>,
     timer: Pin<Box<Sleep>>,
     /// `None` if the timer is not needed.
     rings: Option<Instant>,
-    /// The extra time for commands whose deadline had passed at a first instant, until a second one.
-    extra: Option<(Instant, Instant)>,
 }
 
 impl<R: Fn()> QueueDriver<R> {
@@ -56,12 +54,10 @@ impl<R: Fn()> QueueDriver<R> {
             output: Vec::new(),
             written: 0,
             is_flushed: true,
-            sent: now,
             has_yielded: false,
             wakers: Vec::new(),
             timer: Box::pin(sleep_until(now)),
             rings: None,
-            extra: None,
         }
     }
 
@@ -83,26 +79,25 @@ impl<R: Fn()> QueueDriver<R> {
 
     /// Does what can be done without waiting. Returns whether nothing is left to do.
     fn advance(&mut self, context: &mut Context<'_>) -> RedisResult<bool> {
-        let has_received = self.receive(context)?;
+        self.receive(context)?;
         let status = self.queue.watch(context.waker());
         if status.is_over {
             return Ok(true);
         }
         self.write(context)?;
         if status.is_queued && self.is_flushed {
-            self.send(status, has_received, context)?;
+            self.send(context)?;
         }
         self.watch_deadlines(status.soonest, context);
         Ok(false)
     }
 
-    /// Reads until nothing is left to read. Returns whether anything was read.
-    fn receive(&mut self, context: &mut Context<'_>) -> RedisResult<bool> {
-        let mut has_received = false;
+    /// Reads until nothing is left to read.
+    fn receive(&mut self, context: &mut Context<'_>) -> RedisResult<()> {
         loop {
             let mut space = ReadBuf::new(self.input.space());
             match Pin::new(&mut self.socket).poll_read(context, &mut space) {
-                Poll::Pending => return Ok(has_received),
+                Poll::Pending => return Ok(()),
                 Poll::Ready(read) => read?,
             }
             match space.filled().len() {
@@ -110,7 +105,6 @@ impl<R: Fn()> QueueDriver<R> {
                 count => self.input.add(count),
             }
             self.distribute()?;
-            has_received = true;
         }
     }
 
@@ -125,24 +119,18 @@ impl<R: Fn()> QueueDriver<R> {
         Ok(())
     }
 
-    /// Sends what is queued, or waits for more.
-    fn send(&mut self, status: QueueStatus, has_received: bool, context: &mut Context<'_>) -> RedisResult<()> {
-        let now = Instant::now();
-        if status.may_wait && status.is_in_flight && now < self.sent + HOLD {
-            self.ring_at(self.sent + HOLD, context);
-            return Ok(());
-        }
-        if has_received && !std::mem::replace(&mut self.has_yielded, true) {
-            // The callers that have just been answered may send their next commands along.
+    /// Sends what is queued, after one more iteration of the event loop.
+    fn send(&mut self, context: &mut Context<'_>) -> RedisResult<()> {
+        self.has_yielded = !self.has_yielded;
+        if self.has_yielded {
+            // Wakes this task after the event loop has polled its sockets.
             let _ = pin!(tokio::task::yield_now()).poll(context);
             return Ok(());
         }
-        self.has_yielded = false;
         self.output.clear();
         self.written = 0;
         self.is_flushed = false;
-        self.sent = now;
-        if self.queue.take_unsent(&mut self.output, now) {
+        if self.queue.take_unsent(&mut self.output, Instant::now()) {
             context.waker().wake_by_ref();
         }
         self.write(context)
@@ -166,30 +154,18 @@ impl<R: Fn()> QueueDriver<R> {
     fn watch_deadlines(&mut self, mut soonest: Option<Instant>, context: &mut Context<'_>) {
         if self.rings.is_some() && self.timer.is_elapsed() {
             self.rings = None;
-            soonest = self.give_up(Instant::now());
-        }
-        if let Some(next) = self.extra.map(|(_, until)| until).or(soonest) {
-            self.ring_at(next, context);
-        }
-    }
-
-    /// Fails the commands whose extra time has passed. Returns the next deadline.
-    fn give_up(&mut self, now: Instant) -> Option<Instant> {
-        if let Some((then, until)) = self.extra
-            && now >= until
-        {
-            self.extra = None;
-            let is_suspect = self.queue.give_up(then, &self.breaker, &mut self.wakers);
+            let expiry = self.queue.expire(Instant::now(), &self.breaker, &mut self.wakers);
             self.wakers.drain(..).for_each(Waker::wake);
-            if is_suspect {
+            if expiry.is_suspect {
                 (self.report)();
             }
+            soonest = expiry.next;
+            // A closed queue may be over now.
+            context.waker().wake_by_ref();
         }
-        let next = self.queue.next_deadline()?;
-        if self.extra.is_none() && next.at <= now {
-            self.extra = Some((now, now + next.beyond()));
+        if let Some(soonest) = soonest {
+            self.ring_at(soonest, context);
         }
-        Some(next.at)
     }
 
     /// Polls this task at that time at the latest.
@@ -215,6 +191,7 @@ impl<R: Fn()> Drop for QueueDriver<R> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use redis::Value;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
@@ -281,14 +258,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn commands_wait_for_the_replies_before_them_but_not_long() {
+    async fn commands_of_the_next_iteration_join_the_batch_and_later_ones_do_not() {
         let mut driven = drive(4096);
         let first = driven.ask(b"A", LONG);
-        assert_eq!(driven.read().await, "*1 $1 A ");
-        let (second, begun) = (driven.ask(b"B", LONG), Instant::now());
         tokio::task::yield_now().await;
+        let second = driven.ask(b"B", LONG);
+        assert_eq!(driven.read().await, "*1 $1 A *1 $1 B ");
         let third = driven.ask(b"C", LONG);
-        assert_eq!(driven.read().await, "*1 $1 B *1 $1 C ", "after {:?}, without a reply", begun.elapsed());
+        assert_eq!(driven.read().await, "*1 $1 C ", "without a reply to the batch before");
         driven.server.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
         assert_eq!(first.await.unwrap().value, Value::Int(1));
         assert_eq!((second.await.unwrap().value, third.await.unwrap().value), (Value::Int(2), Value::Int(3)));
@@ -357,6 +334,16 @@ mod tests {
         assert_eq!(pending.await.unwrap().value, Value::Int(1));
         driven.driver.await.unwrap();
         assert_eq!(driven.reports.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn driver_of_a_closed_queue_ends_after_the_last_timeout() {
+        let driven = drive(4096);
+        let pending = driven.ask(b"A", Duration::from_millis(20));
+        tokio::task::yield_now().await;
+        driven.queue.close();
+        driven.driver.await.unwrap();
+        assert!(matches!(pending.await, Err(TransportError::TimedOut(_))));
     }
 
     #[tokio::test]

@@ -14,6 +14,8 @@ pub(super) struct QueueEntry {
     pub(super) state: EntryState,
     pub(super) wants_epoch: bool,
     pub(super) deadline: Deadline,
+    /// The end of the extra time, once the deadline has passed.
+    extra: Option<Instant>,
     /// The length of the command in bytes.
     pub(super) length: usize,
     /// `None` if the command has not been sent.
@@ -35,11 +37,20 @@ pub(super) enum EntryState {
 impl QueueEntry {
     /// Creates an entry for a command of this length.
     pub(super) fn new(deadline: Deadline, wants_epoch: bool, length: usize) -> Self {
-        Self { state: EntryState::Waiting, wants_epoch, deadline, length, sent: None, waker: None }
+        Self { state: EntryState::Waiting, wants_epoch, deadline, extra: None, length, sent: None, waker: None }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.state, EntryState::Waiting | EntryState::Replied(_))
+    }
+
+    /// Returns when the command is due, if that is after `now`. The extra time begins when the deadline is found to have passed.
+    pub(super) fn due_after(&mut self, now: Instant) -> Option<Instant> {
+        if now < self.deadline.at {
+            return Some(self.deadline.at);
+        }
+        let until = *self.extra.get_or_insert_with(|| now + self.deadline.beyond());
+        (now < until).then_some(until)
     }
 
     /// Stores the response for the caller, whose waker it adds to `wakers`.
@@ -126,6 +137,16 @@ mod tests {
         assert!(entries.get(first).is_none() && entries.get(second).is_some() && entries.get(third).is_some());
         entries.remove(first);
         assert!(entries.get(third).is_some());
+    }
+
+    #[test]
+    fn command_is_due_after_its_deadline_and_extra_time() {
+        let (mut entry, begun) = (entry(), Instant::now());
+        let after = |seconds: u64| begun + Duration::from_secs(seconds);
+        assert_eq!(entry.due_after(begun), Some(entry.deadline.at));
+        let due = entry.due_after(after(2)).expect("some extra time");
+        assert!(due > after(2) && due < after(3));
+        assert_eq!((entry.due_after(after(2)), entry.due_after(due)), (Some(due), None));
     }
 
     #[test]

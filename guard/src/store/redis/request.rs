@@ -86,6 +86,11 @@ impl<'a> Request<'a> {
         Self { key, wants_epoch, is_alone: false, arguments: all, count: COUNT }
     }
 
+    /// Creates a request that reads the value of the key.
+    pub(super) fn look(key: KeyName<'a>, wants_epoch: bool) -> Self {
+        Self::new(key, wants_epoch, [Argument::Text(b"GET"), Argument::Key])
+    }
+
     /// Creates a request that runs a script on the key, named by its text or its digest.
     pub(super) fn script<const COUNT: usize>(
         key: KeyName<'a>,
@@ -145,9 +150,17 @@ fn write_bulk(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Appends the number of arguments, or the length of one.
 fn write_count(out: &mut Vec<u8>, kind: u8, count: usize) {
-    out.push(kind);
-    out.extend_from_slice(Decimal::of(count as u64).digits());
-    out.extend_from_slice(b"\r\n");
+    let digit = |number: usize| b'0' + (number % 10) as u8;
+    // Usually one or two digits.
+    match count {
+        0..10 => out.extend_from_slice(&[kind, digit(count), b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']),
+        _ => {
+            out.push(kind);
+            out.extend_from_slice(Decimal::of(count as u64).digits());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 /// A number in decimal digits, on the stack.

@@ -5,7 +5,7 @@
 //! renewal does not queue behind ten thousand other commands. The shared connection still decides whether the server is
 //! reachable, and carries every command while a thread has no connection of its own.
 //!
-//! On one connection, without [batches](super::batch), a token costs 42 % more processor time of server and Redis (35 to 50 % in four
+//! On one connection, without [batches](super::queue), a token costs 42 % more processor time of server and Redis (35 to 50 % in four
 //! rounds), and a key 22 % (20 to 26 %), as `make bench-sending` shows.
 
 use std::cell::RefCell;
@@ -17,7 +17,8 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::watch;
 
 use super::breaker::Breaker;
-use super::connection::report;
+use super::capabilities::{NativeCell, NativeCommands};
+use super::connection::{LiveConnection, report};
 use super::deadline::Deadline;
 use super::driver::QueueDriver;
 use super::queue::{CommandQueue, PendingResponse};
@@ -37,6 +38,8 @@ thread_local! {
 /// A connection that only this thread uses.
 struct ThreadConnection {
     id: ConnectionId,
+    runs_scripts: bool,
+    native: Arc<NativeCell>,
     /// `None` while it is being opened.
     queue: Option<Arc<CommandQueue>>,
 }
@@ -60,11 +63,11 @@ pub(super) struct ThreadLocalConnector {
 }
 
 impl ThreadLocalConnector {
-    /// Sends a request over this thread's connection. Returns `None` if it has none; then starts to open one.
+    /// Sends a request over this thread's connection. Returns `None` if it has none; then starts to open one to the server of `live`.
     pub(super) fn ask(
         &self,
         number: u64,
-        client: &Client,
+        live: impl FnOnce() -> Option<Arc<LiveConnection>>,
         request: &Request<'_>,
         deadline: Deadline,
     ) -> Option<PendingResponse> {
@@ -72,13 +75,23 @@ impl ThreadLocalConnector {
         HERE.with_borrow_mut(|here| match here.iter().find(|own| own.id == id) {
             Some(own) => own.queue.as_ref()?.ask(request, deadline),
             None => {
-                here.push(ThreadConnection { id, queue: None });
+                let shared = live().filter(|live| live.number == number)?;
                 let (broken, wanted) = (self.broken.clone(), self.wanted.subscribe());
-                runtime.spawn(keep(id, client.clone(), broken, wanted, Arc::clone(&self.breaker)));
+                runtime.spawn(keep(id, shared.client.clone(), broken, wanted, Arc::clone(&self.breaker)));
+                let native = Arc::clone(&shared.native);
+                here.push(ThreadConnection { id, runs_scripts: shared.runs_scripts, native, queue: None });
                 None
             }
         })
     }
+}
+
+/// Returns whether the user of a connection may run scripts, and the native commands of its server, if this thread knows both.
+pub(super) fn capabilities(number: u64) -> Option<(bool, NativeCommands)> {
+    HERE.with_borrow(|here| {
+        let own = here.iter().find(|own| own.id.number == number)?;
+        own.native.known().map(|native| (own.runs_scripts, native))
+    })
 }
 
 /// Returns the current runtime and the id of this thread's connection; `None` if the thread may not have one.

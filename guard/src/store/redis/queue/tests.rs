@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use redis::Value;
+
+use super::contents::MOST;
 use super::*;
 use crate::store::redis::request::{Argument, KeyName};
 use crate::ticket::{Kind, Ticket};
@@ -110,13 +113,21 @@ fn commands_one_by_one_are_taken_one_by_one() {
     drop(asked);
 }
 
+/// Lets the deadline of commands that were asked at `begun` pass, and their extra time too.
+fn expired(queue: &CommandQueue, begun: Instant) -> Expiry {
+    let expire = |seconds| queue.expire(begun + Duration::from_secs(seconds), &Breaker::new("a test"), &mut Vec::new());
+    let next = expire(11).next;
+    assert!(next.is_some_and(|next| next > begun + Duration::from_secs(11)), "the extra time ends later");
+    expire(12)
+}
+
 /// Returns whether a connection is suspect when a command that was sent after `waited` of its ten seconds has no response.
 fn is_suspect_after(waited: Duration) -> bool {
     let (queue, begun) = (Arc::default(), Instant::now());
     let mut answer = ask_with(&queue, 1, true);
     queue.take_unsent(&mut Vec::new(), begun + waited);
     received(&queue, b":1\r\n").unwrap();
-    let is_suspect = queue.give_up(begun + Duration::from_secs(11), &Breaker::new("a test"), &mut Vec::new());
+    let is_suspect = expired(&queue, begun).is_suspect;
     assert!(matches!(polled(&mut answer), Some(Err(TransportError::TimedOut(_)))));
     is_suspect
 }
@@ -131,8 +142,7 @@ fn connection_is_suspect_only_after_a_full_timeout() {
 fn command_that_times_out_before_it_is_sent_is_never_sent() {
     let queue = Arc::default();
     let mut late = ask(&queue, 1);
-    let then = Instant::now() + Duration::from_secs(11);
-    assert!(!queue.give_up(then, &Breaker::new("a test"), &mut Vec::new()));
+    assert_eq!(expired(&queue, Instant::now()), Expiry { next: None, is_suspect: false });
     assert!(matches!(polled(&mut late), Some(Err(TransportError::TimedOut(_)))));
     assert_eq!(sent(&queue), "");
 }
