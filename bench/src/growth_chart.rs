@@ -8,7 +8,7 @@ const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 440.0;
 /// Left edges of the two panels, and their size.
 const PANELS: [(LoadedRoute, f64); 2] = [(LoadedRoute::Token, 70.0), (LoadedRoute::Key, 550.0)];
-const PANEL: (f64, f64) = (270.0, 280.0);
+const PANEL: (f64, f64) = (290.0, 280.0);
 const TOP: f64 = 90.0;
 /// Range of the number of records, as powers of ten.
 const POWERS: (u32, u32) = (4, 7);
@@ -107,7 +107,7 @@ fn lines(runs: &[GrowthRun], route: LoadedRoute, left: f64, scale: &CostScale) -
         let points: Vec<_> = own.filter_map(|run| Some((x(left, run.size), run.median(route)?))).collect();
         let Some((end, cost)) = points.last().copied() else { continue };
         drawn += &line(store, points.iter().map(|(x, cost)| (*x, scale.y(*cost))));
-        labels.push((store, end, scale.y(cost), format!("{} {}", store.name(), rounded(cost))));
+        labels.push((store, end, scale.y(cost), format!("{} {} µs", store.name(), rounded(cost))));
     }
     let heights = apart(labels.iter().map(|(_, _, y, _)| *y).collect());
     for ((store, end, _, label), y) in labels.into_iter().zip(heights) {
@@ -171,8 +171,15 @@ mod tests {
     #[test]
     fn chart_names_every_store_its_cost_and_the_command() {
         let chart = draw(&runs());
-        for part in ["make bench-scale", ">memory 13<", ">memory 22<", ">Redis 21<", ">Redis 180<", ">10⁷<", "in µs"]
-        {
+        for part in [
+            "make bench-scale",
+            ">memory 13 µs<",
+            ">memory 22 µs<",
+            ">Redis 21 µs<",
+            ">Redis 180 µs<",
+            ">10⁷<",
+            "in µs",
+        ] {
             assert!(chart.contains(part), "{part} is not in {chart}");
         }
         assert!(!chart.contains("SQLite") && !chart.contains("NaN") && !chart.contains("inf"));

@@ -33,11 +33,9 @@ pub(crate) fn measure(largest: u64, chart: Option<&Path>) -> Result<(), Failure>
         let mut runner = GrowthRunner::new(store, &generator, folder.path());
         for size in sizes(largest.min(store.largest())) {
             let run = runtime.block_on(runner.run(size))?;
-            println!(
-                "{}",
-                growth_report::costs(std::slice::from_ref(&run)).lines().skip(2).collect::<Vec<_>>().join("\n")
-            );
             runs.push(run);
+            let table = growth_report::costs(&runs);
+            table.lines().rev().take(2).collect::<Vec<_>>().iter().rev().for_each(|line| println!("{line}"));
         }
     }
     let (mut memory, mut redis) = (Vec::new(), Vec::new());
