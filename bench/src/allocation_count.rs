@@ -9,7 +9,7 @@ use crate::allocation_cost::AllocationCost;
 /// Allocations since the start of a process, or between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AllocationCount {
-    /// Calls of the allocator for new or larger memory.
+    /// Calls of the allocator for new or resized memory.
     allocations: u64,
     /// Bytes requested. A reallocation counts the bytes that it adds.
     bytes: u64,

@@ -21,7 +21,7 @@ pub(crate) struct RecordSamples {
 
 impl RecordSamples {
     /// How long a guard keeps a token and a stored response by default.
-    pub(crate) const TOKEN_TTL: Duration = Duration::from_secs(20 * 60);
+    pub(crate) const TOKEN_TTL: Duration = Duration::from_secs(30 * 60);
     pub(crate) const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// Takes the records from a memory store, after a guard has written them.
@@ -72,6 +72,7 @@ mod tests {
         let samples = RecordSamples::taken().await.unwrap();
         let kinds = [&samples.issued, &samples.claim, &samples.reply].map(|record| record[1]);
         assert_eq!(kinds, [b'i', b'c', b'd']);
+        assert_eq!(Guard::new(Memory::new()).token_ttl(), RecordSamples::TOKEN_TTL);
         let body = format!(r#"{{"bytes":{}}}"#, BODY.len());
         assert!(samples.reply.ends_with(body.as_bytes()), "{:?}", samples.reply);
     }
