@@ -1,4 +1,4 @@
-//! The longest call of a verb, and the longest but for a few.
+//! The longest call of a verb, and the 99.999th percentile.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Number of parts of a power of two that the histogram distinguishes: an error of an eighth.
 const PARTS: u32 = 8;
-/// One call in this many may be longer than [`usual`](VerbTimes::usual).
+/// One call in this many may be longer than the 99.999th percentile.
 const FEW: u64 = 100_000;
 
 /// The times of many calls.
 ///
 /// The elapsed time includes waiting for a CPU and for locks. The CPU time does not advance while another process of this machine runs, but
-/// does while another machine of the same host runs. So one long call may be an accident; a store that pauses has many.
+/// does while another virtual machine of the same host runs. So one long call may be noise of the machine; a store that pauses has many.
 #[derive(Debug, Clone)]
 pub(crate) struct VerbTimes {
     elapsed: Duration,
@@ -28,7 +28,7 @@ pub(crate) struct LongestVerb {
     pub(crate) elapsed: Duration,
     /// The longest by CPU time.
     pub(crate) cpu: Duration,
-    /// The CPU time that one call in a hundred thousand exceeds.
+    /// The 99.999th percentile of the CPU time.
     pub(crate) usual: Duration,
 }
 
@@ -57,7 +57,7 @@ impl VerbTimes {
         LongestVerb { elapsed: self.elapsed, cpu: self.cpu, usual: self.usual() }
     }
 
-    /// Returns the CPU time that all calls but one in a hundred thousand need at most, rounded up.
+    /// Returns the 99.999th percentile of the CPU time, rounded up.
     fn usual(&self) -> Duration {
         let mut longer = self.histogram.iter().sum::<u64>() / FEW;
         for (bucket, count) in self.histogram.iter().enumerate().rev() {

@@ -16,9 +16,13 @@ use crate::store_filler::RecordFill;
 
 /// The command that measures in its own process, so that no memory of another size is reused.
 pub(crate) const PAUSES: &str = "memory-pauses";
-const TTL: Duration = Duration::from_secs(60);
+/// Longer than all searches of a full store.
+const TTL: Duration = Duration::from_secs(600);
 /// The number of bytes that a token counts, and that the store allows for each: half of the limit is for tokens.
 const LIMIT_PER_TOKEN: usize = 2 * 256;
+/// Number of rejected inserts, and the time between two: after a search that found nothing, a full store searches again a second later.
+const REJECTED: u64 = 300;
+const SEARCH_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of inserts while expired records are removed.
 const SWEEPS: u64 = 2_000_000;
 /// Number of bytes by which a reply exceeds the sample: such a reply can be evicted, and is in the eviction queue.
@@ -28,7 +32,7 @@ const LARGER: usize = 200;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MemoryPauses {
     pub(crate) growth: LongestVerb,
-    /// A write that is rejected, after a search for expired records among all.
+    /// Writes that are rejected, each after a search for expired records: among all of them, or among some if the store is large.
     pub(crate) full: LongestVerb,
     pub(crate) sweep: LongestVerb,
     /// As many calls that do nothing: a pause of this length is one of the machine.
@@ -104,8 +108,11 @@ impl GrowingStore {
         for number in 0..size {
             self.insert(number, &mut growth)?.map_err(|error| format!("{number}: {error}"))?;
         }
-        if is_full && self.insert(size, &mut full)?.is_ok() {
-            return Err("a full store accepted a record".into());
+        for _ in 0..if is_full { REJECTED } else { 0 } {
+            if self.insert(size, &mut full)?.is_ok() {
+                return Err("a full store accepted a record".into());
+            }
+            self.clock.advance(SEARCH_EVERY);
         }
         self.clock.advance(TTL);
         for number in size..size + size.min(SWEEPS) {
