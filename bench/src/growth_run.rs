@@ -1,26 +1,19 @@
 //! The cost of a request while the store holds many records, and the bytes of a record.
 
+use std::ops::AddAssign;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::case::Case;
-use crate::scale_process::ScaleProcess;
-use crate::scaled_store::{ScaledStore, StoreKind};
+use crate::Failure;
+use crate::filled_store::FilledStore;
+use crate::scaled_store::StoreKind;
 use crate::statistics::Spread;
-use crate::wrk::{THREADS, TokenRange, Wrk};
-use crate::{Failure, cpu};
 
-/// Number of rounds, and duration of the load of a route in each, in seconds.
-pub(crate) const ROUNDS: usize = 3;
-pub(crate) const SECONDS: u64 = 2;
-/// Number of tokens, relative to those that the fastest run so far would have used: the next run may be faster.
-const MARGIN: f64 = 1.5;
-/// Attempts of a load whose tokens did not last, each with twice as many.
-const ATTEMPTS: usize = 6;
-/// From this size on, all rounds use one store: their own records are few beside the others.
-const SHARED: u64 = 1_000_000;
+/// Number of rounds, and of loads per round of each size. A load has [`StoreKind::requests`].
+pub(crate) const ROUNDS: usize = 5;
+pub(crate) const LOADS: u64 = 4;
 
-/// The routes under load: the command for its token files, and the case that the load generator sends.
+/// The routes under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadedRoute {
     /// Redeems a token.
@@ -35,21 +28,23 @@ impl LoadedRoute {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Token => "token",
-            Self::Key => "key",
+            Self::Key => "key (retryable)",
         }
     }
 
-    fn command(self) -> &'static str {
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Token => "/orders",
+            Self::Key => "/keyed",
+        }
+    }
+
+    /// The command that has the server write token files.
+    pub(crate) fn command(self) -> &'static str {
         match self {
             Self::Token => "issue",
             Self::Key => "foreign",
         }
-    }
-
-    /// The requests, which do not depend on the store.
-    fn case(self) -> Result<&'static Case, Failure> {
-        let name = format!("{}, memory", self.name());
-        Case::named(&name).ok_or_else(|| format!("there is no case {name}").into())
     }
 }
 
@@ -60,11 +55,36 @@ pub(crate) struct RouteCost {
     pub(crate) store: f64,
 }
 
+impl RouteCost {
+    /// The CPU time of server and store together.
+    pub(crate) fn sum(&self) -> f64 {
+        self.server + self.store
+    }
+}
+
+/// The CPU time of server and store in the loads of a round.
+#[derive(Debug, Clone, Copy, Default)]
+struct LoadTime([Duration; 2]);
+
+impl LoadTime {
+    fn per_request(self, requests: u64) -> RouteCost {
+        let [server, store] = self.0.map(|time| time.as_secs_f64() * 1e6 / requests as f64);
+        RouteCost { server, store }
+    }
+}
+
+impl AddAssign<[Duration; 2]> for LoadTime {
+    fn add_assign(&mut self, other: [Duration; 2]) {
+        self.0[0] += other[0];
+        self.0[1] += other[1];
+    }
+}
+
 /// The figures of a store of one size.
 #[derive(Debug, Clone)]
 pub(crate) struct GrowthRun {
     pub(crate) store: StoreKind,
-    /// Number of tokens, and of keys, beside those of the load.
+    /// Number of tokens, and of keys. A load adds at most as many.
     pub(crate) size: u64,
     /// Bytes of a token, and of a key with its stored response.
     pub(crate) bytes: [f64; 2],
@@ -75,98 +95,73 @@ pub(crate) struct GrowthRun {
 }
 
 impl GrowthRun {
+    /// The rounds of a route.
+    pub(crate) fn of(&self, route: LoadedRoute) -> &[RouteCost] {
+        &self.costs[route as usize]
+    }
+
     /// CPU time per request of server and store together, or of one of them.
     pub(crate) fn cpu(&self, route: LoadedRoute, part: impl Fn(&RouteCost) -> f64) -> Option<Spread> {
-        Spread::of(self.costs[route as usize].iter().map(part))
+        Spread::of(self.of(route).iter().map(part))
     }
 
     /// The median CPU time per request of server and store together.
     pub(crate) fn median(&self, route: LoadedRoute) -> Option<f64> {
-        Some(self.cpu(route, |cost| cost.server + cost.store)?.median)
+        Some(self.cpu(route, RouteCost::sum)?.median)
+    }
+
+    /// The cost relative to that of a reference size in the same round.
+    pub(crate) fn ratio(&self, reference: &Self, route: LoadedRoute) -> Option<Spread> {
+        Spread::of_pairs(self.of(route), reference.of(route), |cost, reference| cost.sum() / reference.sum())
     }
 }
 
-/// Measures one kind of store, from the smallest size to the largest.
-pub(crate) struct GrowthRunner<'a> {
-    pub(crate) store: StoreKind,
-    pub(crate) generator: &'a Wrk,
-    pub(crate) folder: &'a Path,
-    /// Maximum requests per second of all runs of a route so far.
-    pub(crate) rates: [f64; 2],
-}
-
-impl<'a> GrowthRunner<'a> {
-    pub(crate) fn new(store: StoreKind, generator: &'a Wrk, folder: &'a Path) -> Self {
-        Self { store, generator, folder, rates: [store.first_rate(); 2] }
+/// Measures one kind of store with each of these sizes. The loads of the sizes take turns, so that other load on the machine affects all of
+/// them.
+pub(crate) async fn measure(store: StoreKind, sizes: &[u64], folder: &Path) -> Result<Vec<GrowthRun>, Failure> {
+    let (mut runs, mut stores) = (Vec::new(), Vec::new());
+    for &size in sizes {
+        let filled = FilledStore::new(store, size, folder).await?;
+        runs.push(GrowthRun { store, size, bytes: filled.bytes, total: filled.total, costs: Default::default() });
+        stores.push(Some(filled));
     }
-
-    pub(crate) async fn run(&mut self, size: u64) -> Result<GrowthRun, Failure> {
-        let mut filled = self.filled(size).await?;
-        let (bytes, total) = (filled.bytes, filled.total);
-        let mut costs = [const { Vec::new() }; 2];
-        for round in 0..ROUNDS {
-            if round > 0 && size < SHARED {
-                filled = self.filled(size).await?;
-            }
-            for (route, costs) in LoadedRoute::ALL.into_iter().zip(&mut costs) {
-                costs.push(self.load(&mut filled, route)?);
+    for round in 0..ROUNDS {
+        let mut times = vec![[LoadTime::default(); 2]; sizes.len()];
+        for _ in 0..LOADS {
+            for ((filled, &size), times) in stores.iter_mut().zip(sizes).zip(&mut times) {
+                let usable = usable(filled.take(), store, size, folder).await?;
+                load(filled.insert(usable), times)?;
             }
         }
-        Ok(GrowthRun { store: self.store, size, bytes, total, costs })
-    }
-
-    async fn filled(&self, size: u64) -> Result<FilledStore, Failure> {
-        let mut store = ScaledStore::start(self.store).await?;
-        let mut server = ScaleProcess::start(self.store, &store, self.folder)?;
-        let mut sizes = [store.bytes(server.id()).await?, 0, 0];
-        for (at, command) in ["tokens", "keys"].into_iter().enumerate() {
-            server.tell(&format!("{command} {size}"))?;
-            sizes[at + 1] = store.bytes(server.id()).await?;
+        for (run, times) in runs.iter_mut().zip(times) {
+            let costs = run.costs.iter_mut().zip(times);
+            costs.for_each(|(costs, time)| costs.push(time.per_request(LOADS * store.requests())));
         }
-        let each = |at: usize| sizes[at + 1].saturating_sub(sizes[at]) as f64 / size as f64;
-        let total = sizes[2].saturating_sub(sizes[0]);
-        Ok(FilledStore { server, store, bytes: [each(0), each(1)], total })
+        println!("{}: round {} of {ROUNDS}", store.name(), round + 1);
     }
+    Ok(runs)
+}
 
-    /// Loads a route, again with more tokens if they did not last.
-    fn load(&mut self, filled: &mut FilledStore, route: LoadedRoute) -> Result<RouteCost, Failure> {
-        let mut attempt = 1;
-        loop {
-            match self.load_once(filled, route) {
-                Err(_) if attempt < ATTEMPTS => self.rates[route as usize] *= 2.0,
-                loaded => return loaded,
-            }
-            attempt += 1;
-        }
-    }
-
-    fn load_once(&mut self, filled: &mut FilledStore, route: LoadedRoute) -> Result<RouteCost, Failure> {
-        let rate = &mut self.rates[route as usize];
-        let count = (*rate * MARGIN * SECONDS as f64 / THREADS as f64).ceil() as usize;
-        filled.server.tell(&format!("{} {count}", route.command()))?;
-        let before = filled.cpu()?;
-        let range = TokenRange { first: 0, count };
-        let load = self.generator.send(route.case()?, filled.server.url(), self.folder, range, SECONDS)?;
-        let after = filled.cpu()?;
-        *rate = rate.max(load.requests as f64 / load.lasted.as_secs_f64());
-        let micros = |at: usize| after[at].saturating_sub(before[at]).as_secs_f64() * 1e6 / load.requests as f64;
-        Ok(RouteCost { server: micros(0), store: micros(1) })
+/// Returns the store, or a fresh one if loads have added too many keys. The former one ends first.
+async fn usable(
+    filled: Option<FilledStore>,
+    store: StoreKind,
+    size: u64,
+    folder: &Path,
+) -> Result<FilledStore, Failure> {
+    match filled.filter(|filled| !filled.is_used_up()) {
+        Some(filled) => Ok(filled),
+        None => FilledStore::new(store, size, folder).await,
     }
 }
 
-/// A server whose store holds records. The server ends first.
-struct FilledStore {
-    server: ScaleProcess,
-    store: ScaledStore,
-    bytes: [f64; 2],
-    total: u64,
-}
-
-impl FilledStore {
-    /// The CPU time of the server, and of the store.
-    fn cpu(&self) -> Result<[Duration; 2], Failure> {
-        Ok([cpu::used_by(self.server.id())?, self.store.cpu()?])
+/// Warms up, and loads each route.
+fn load(filled: &mut FilledStore, times: &mut [LoadTime; 2]) -> Result<(), Failure> {
+    filled.warm_up()?;
+    for (route, time) in LoadedRoute::ALL.into_iter().zip(times) {
+        *time += filled.load(route)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -175,7 +170,7 @@ pub(crate) mod tests {
 
     /// A run in which a request of each route takes this many microseconds.
     pub(crate) fn run(store: StoreKind, size: u64, token: f64, key: f64) -> GrowthRun {
-        let rounds = |sum: f64| vec![RouteCost { server: sum * 0.75, store: sum * 0.25 }; ROUNDS];
+        let rounds = |sum: f64| vec![RouteCost { server: sum * 0.75, store: sum * 0.25 }; 3];
         GrowthRun { store, size, bytes: [130.0, 260.5], total: size * 390, costs: [rounds(token), rounds(key)] }
     }
 
@@ -188,8 +183,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_route_has_its_case() {
-        let paths = LoadedRoute::ALL.map(|route| route.case().unwrap().path);
-        assert_eq!(paths, ["/orders", "/keyed"]);
+    fn ratio_is_of_the_same_round() {
+        let [mut small, mut large] = [10_000, 100_000].map(|size| run(StoreKind::Memory, size, 10.0, 20.0));
+        // The machine was slower in one round, for both sizes.
+        small.costs[0][1] = RouteCost { server: 30.0, store: 10.0 };
+        large.costs[0][1] = RouteCost { server: 40.0, store: 10.0 };
+        let ratio = large.ratio(&small, LoadedRoute::Token);
+        assert_eq!(ratio, Some(Spread { median: 1.0, least: 1.0, most: 1.25 }));
+    }
+
+    #[test]
+    fn cpu_time_of_all_loads_is_divided_by_all_requests() {
+        let mut time = LoadTime::default();
+        time += [30, 10].map(Duration::from_micros);
+        time += [50, 10].map(Duration::from_micros);
+        let cost = time.per_request(10);
+        assert!((cost.server - 8.0).abs() < 1e-9 && (cost.sum() - 10.0).abs() < 1e-9);
     }
 }

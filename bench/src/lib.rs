@@ -29,17 +29,20 @@ mod case_run;
 mod client_comparison;
 mod client_load;
 mod client_statistics;
+mod closed_load;
 mod cluster;
 mod cluster_comparison;
 mod command_count;
 mod counting_program;
 mod cpu;
+mod filled_store;
 mod goal;
 mod growth_chart;
 mod growth_report;
 mod growth_run;
 mod http_connection;
 mod latency_comparison;
+mod linear_scale;
 mod longest_verb;
 mod markdown_table;
 mod memory_pauses;
@@ -60,7 +63,6 @@ mod replay_check;
 mod report;
 mod route_comparison;
 mod scale;
-mod scale_process;
 mod scale_server;
 mod scaled_store;
 mod sending_comparison;
@@ -160,7 +162,7 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [SCALE] => scale::measure(scale::LARGEST, None),
         [SCALE, largest] => scale::measure(at_least_one(largest)?, None),
         [SCALE, largest, chart] => scale::measure(at_least_one(largest)?, Some(Path::new(chart))),
-        [scale_process::SERVE, name, address, folder] => {
+        [scale_server::SERVE, name, address, folder] => {
             let store = StoreKind::named(name).ok_or_else(|| format!("unknown store: {name}"))?;
             scale_server::serve(store, address, Path::new(folder))
         }

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The cell of a figure that does not exist.
+pub(crate) const NONE: &str = "–";
+
 /// A table. The first column is text, the others are figures.
 #[derive(Debug)]
 pub(crate) struct MarkdownTable(Vec<Vec<String>>);

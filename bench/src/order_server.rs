@@ -101,7 +101,8 @@ fn protect(config: &mut ServiceConfig, guard: &Guard, path: &'static str) {
     };
 }
 
-fn order_at(path: &str) -> Resource {
+/// The order route, without protection.
+pub(crate) fn order_at(path: &str) -> Resource {
     web::resource(path).route(web::post().to(order))
 }
 

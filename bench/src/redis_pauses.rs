@@ -1,10 +1,10 @@
-//! The longest call of a verb of the store on Redis: while Redis grows, and while it removes expired records.
+//! The longest call of a verb of the store on Redis: while Redis is idle, while it grows, and while it removes expired records.
 //!
 //! One thread calls the verbs one after the other. Meanwhile others fill Redis, or Redis removes what has expired. The removal is switched off
 //! while Redis is filled, so that all records are expired when it begins.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -22,12 +22,18 @@ const TTL: Duration = Duration::from_secs(1);
 /// Maximum time for the removal of expired records.
 const REMOVAL: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Duration of the measurement of an idle Redis.
+const IDLE: Duration = Duration::from_secs(2);
+/// Duration of the warm-up: connections are opened and scripts are loaded in it.
+const WARM_UP: Duration = Duration::from_millis(500);
 /// The time between two series of verbs: much less than a pause that counts.
 const BETWEEN: Duration = Duration::from_millis(1);
 
 /// The longest calls on a Redis of one size.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RedisPauses {
+    /// Of an empty server that only the prober uses: a pause of this length is one of the machine.
+    pub(crate) idle: RedisPause,
     pub(crate) growth: RedisPause,
     pub(crate) sweep: RedisPause,
     /// Expired records that were left at the end.
@@ -51,16 +57,20 @@ impl RedisPauses {
         let options: Vec<_> = options.collect();
         let mut redis = RedisServer::start_with(|| Ok(options.clone()))?;
         redis.ask::<()>("DEBUG SET-ACTIVE-EXPIRE 0")?;
-        let prober = Prober::start(redis.url());
+        let prober = Prober::start(redis.url())?;
+        tokio::time::sleep(IDLE).await;
+        let idle = RedisPause { verb: prober.end()?, event: longest_event(&mut redis)? };
+        let prober = Prober::start(redis.url())?;
         let fill = RecordFill { kind: Kind::Token, value: RecordSamples::taken().await?.issued, ttl: TTL };
         StoreFiller::Redis(redis.url()).fill(&fill, size).await?;
         let growth = RedisPause { verb: prober.end()?, event: longest_event(&mut redis)? };
         // The last record expires.
         tokio::time::sleep(TTL).await;
-        let prober = Prober::start(redis.url());
+        let prober = Prober::start(redis.url())?;
         redis.ask::<()>("DEBUG SET-ACTIVE-EXPIRE 1")?;
         let left = removed(&mut redis).await?;
-        Ok(Self { growth, sweep: RedisPause { verb: prober.end()?, event: longest_event(&mut redis)? }, left })
+        let sweep = RedisPause { verb: prober.end()?, event: longest_event(&mut redis)? };
+        Ok(Self { idle, growth, sweep, left })
     }
 }
 
@@ -95,10 +105,17 @@ struct Prober {
 }
 
 impl Prober {
-    fn start(url: String) -> Self {
+    /// Starts the thread, and waits until it is warmed up.
+    fn start(url: String) -> Result<Self, Failure> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&is_over);
-        Self { is_over, thread: thread::spawn(move || probe(&url, &seen).map_err(|error| error.to_string())) }
+        let (seen, (warm, is_warm)) = (Arc::clone(&is_over), mpsc::channel());
+        let thread = thread::spawn(move || probe(&url, &warm, &seen).map_err(|error| error.to_string()));
+        let prober = Self { is_over, thread };
+        // Without a message, the prober has failed.
+        match is_warm.recv() {
+            Ok(()) => Ok(prober),
+            Err(_) => Err(prober.end().err().unwrap_or_else(|| "the prober ended early".into())),
+        }
     }
 
     /// Ends the thread, and returns the longest verb.
@@ -108,22 +125,29 @@ impl Prober {
     }
 }
 
-fn probe(url: &str, is_over: &AtomicBool) -> Result<Duration, Failure> {
+fn probe(url: &str, warm: &mpsc::Sender<()>, is_over: &AtomicBool) -> Result<Duration, Failure> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let (store, mut longest) = (Redis::open(url)?.timeout(PATIENCE), Duration::ZERO);
-        let ticket = Ticket::of(Kind::Interval, b"prober");
-        // Connects.
-        store.look(&ticket).await?;
+        let (store, begun, mut longest) = (Redis::open(url)?.timeout(PATIENCE), now(), Duration::ZERO);
+        while begun.elapsed() < WARM_UP {
+            call_verbs(&store).await?;
+        }
+        warm.send(())?;
         while !is_over.load(Ordering::Relaxed) {
-            let begun = now();
-            store.insert(&ticket, b"probe", PATIENCE, Room::Free).await?;
-            let inserted = now();
-            store.remove(&ticket, b"probe", None).await?;
-            longest = longest.max(inserted - begun).max(inserted.elapsed());
-            tokio::time::sleep(BETWEEN).await;
+            longest = longest.max(call_verbs(&store).await?);
         }
         Ok(longest)
     })
+}
+
+/// Calls a few verbs, and returns the time of the longest.
+async fn call_verbs(store: &Redis) -> Result<Duration, Failure> {
+    let (ticket, begun) = (Ticket::of(Kind::Interval, b"prober"), now());
+    store.insert(&ticket, b"probe", PATIENCE, Room::Free).await?;
+    let inserted = now();
+    store.remove(&ticket, b"probe", None).await?;
+    let longest = (inserted - begun).max(inserted.elapsed());
+    tokio::time::sleep(BETWEEN).await;
+    Ok(longest)
 }
 
 #[cfg(test)]

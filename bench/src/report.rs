@@ -5,13 +5,11 @@ use crate::case::Case;
 use crate::client_load::ClientKind;
 use crate::client_statistics::ClientStatistics;
 use crate::goal::Goal;
-use crate::markdown_table::MarkdownTable;
+use crate::markdown_table::{MarkdownTable, NONE};
 use crate::statistics::CaseStatistics;
 
 /// The goal of the SDK: CPU time per request above that of plain reqwest, in microseconds.
 const SDK_GOAL: Goal = Goal(5.0);
-/// The cell of a figure that does not exist.
-const NONE: &str = "–";
 
 /// The figures of a route.
 pub(crate) struct RouteRow {

@@ -4,39 +4,36 @@ use std::path::Path;
 
 use tokio::runtime::Builder;
 
-use crate::growth_run::{GrowthRun, GrowthRunner, ROUNDS, SECONDS};
+use crate::growth_run::{GrowthRun, LOADS, ROUNDS};
 use crate::memory_pauses::MemoryPauses;
 use crate::redis_pauses::RedisPauses;
 use crate::scaled_store::StoreKind;
-use crate::wrk::Wrk;
-use crate::{Failure, growth_chart, growth_report};
+use crate::{Failure, growth_chart, growth_report, growth_run};
 
 /// The smallest number of records.
-const SMALLEST: u64 = 10_000;
+pub(crate) const SMALLEST: u64 = 10_000;
 /// The default largest number of records.
 pub(crate) const LARGEST: u64 = 10_000_000;
-/// Bytes of memory that a store needs for each token and its key at most, with what the measuring processes need.
+/// Bytes of memory that all sizes of a store need for each token and its key of the largest one at most, with what the measuring processes
+/// need.
 const NEEDED: u64 = 800;
 /// How often per second Redis does its background work: its default, and its recommended maximum.
-const HZ: [u32; 2] = [10, 100];
+pub(crate) const HZ: [u32; 2] = [10, 100];
 
-/// Measures every store up to this size, prints the tables, and draws the chart.
-pub(crate) fn measure(largest: u64, chart: Option<&Path>) -> Result<(), Failure> {
+/// Measures every store up to this size, prints the tables, and draws the chart. With too little memory, it measures smaller sizes only, and
+/// does not draw.
+pub(crate) fn measure(wanted: u64, chart: Option<&Path>) -> Result<(), Failure> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let folder = tempfile::tempdir()?;
-    let generator = Wrk::in_folder(folder.path())?;
     let available = available()?;
-    println!("{:.1} GiB of memory are available", available as f64 / f64::from(1 << 30));
-    let largest = largest.min(available / NEEDED);
+    let (largest, shortage) = (wanted.min(available / NEEDED), shortage(wanted, available));
+    if let Some(shortage) = &shortage {
+        println!("{shortage}");
+    }
     let mut runs = Vec::new();
     for store in StoreKind::ALL {
-        let mut runner = GrowthRunner::new(store, &generator, folder.path());
-        for size in sizes(largest.min(store.largest())) {
-            let run = runtime.block_on(runner.run(size))?;
-            runs.push(run);
-            let table = growth_report::costs(&runs);
-            table.lines().rev().take(2).collect::<Vec<_>>().iter().rev().for_each(|line| println!("{line}"));
-        }
+        let sizes: Vec<_> = sizes(largest.min(store.largest())).collect();
+        runs.extend(runtime.block_on(growth_run::measure(store, &sizes, folder.path()))?);
     }
     let (mut memory, mut redis) = (Vec::new(), Vec::new());
     for size in sizes(largest) {
@@ -47,11 +44,27 @@ pub(crate) fn measure(largest: u64, chart: Option<&Path>) -> Result<(), Failure>
         println!("pauses with {} records measured", growth_report::count(size));
     }
     report(&runs, &memory, &redis);
-    chart.map_or(Ok(()), |chart| Ok(std::fs::write(chart, growth_chart::draw(&runs))?))
+    match (chart, shortage) {
+        (Some(_), Some(shortage)) => println!("\nThe chart is not written: {shortage}"),
+        (Some(chart), None) => std::fs::write(chart, growth_chart::draw(&runs))?,
+        (None, _) => {}
+    }
+    Ok(())
+}
+
+/// Says which memory is missing for stores of this size, if any.
+fn shortage(wanted: u64, available: u64) -> Option<String> {
+    let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+    let needed = wanted.saturating_mul(NEEDED);
+    let text = || format!("{} of memory are available, and {wanted} records need {}", gib(available), gib(needed));
+    (needed > available).then(text)
 }
 
 fn report(runs: &[GrowthRun], memory: &[(u64, MemoryPauses)], redis: &[(u64, u32, RedisPauses)]) {
-    println!("\nCPU per request, medians of {ROUNDS} rounds of {SECONDS} s\n\n{}", growth_report::costs(runs));
+    let [some, few] = [StoreKind::Memory, StoreKind::Sqlite].map(|store| LOADS * store.requests());
+    println!("\nCPU per request, medians of {ROUNDS} rounds (least–most) of {some} requests per route ({few} for SQL)");
+    println!("The store holds this many tokens and as many keys; a load never leaves more than twice as many");
+    println!("\n{}", growth_report::costs(runs));
     println!("\nBytes per record\n\n{}", growth_report::bytes(runs));
     println!("\nLongest verb\n\n{}", growth_report::pauses(memory, redis));
     println!("\n{}", growth_report::goals(runs, memory, redis));
@@ -79,6 +92,13 @@ mod tests {
         assert_eq!(sizes(LARGEST).collect::<Vec<_>>(), [10_000, 100_000, 1_000_000, 10_000_000]);
         assert_eq!(sizes(999_999).collect::<Vec<_>>(), [10_000, 100_000]);
         assert_eq!(sizes(9_999).count(), 0);
+    }
+
+    #[test]
+    fn shortage_of_memory_is_reported() {
+        assert_eq!(shortage(10_000_000, 8_000_000_000), None);
+        let text = shortage(10_000_000, 4 << 30).unwrap();
+        assert_eq!(text, "4.0 GiB of memory are available, and 10000000 records need 7.5 GiB");
     }
 
     #[test]

@@ -8,16 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::web::{self, Bytes};
-use actix_web::{App, HttpResponse, HttpServer, rt};
+use actix_web::{App, HttpServer, rt};
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis, Sql};
 use onceward::{Guard, KeyRules, Kind};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::order_server::order_at;
 use crate::scaled_store::StoreKind;
 use crate::store_filler::{RecordFill, StoreFiller};
 use crate::{Failure, token_files};
+
+/// The command that runs this program as the server.
+pub(crate) const SERVE: &str = "scale-serve";
+/// The reply to a command that was executed.
+pub(crate) const DONE: &str = "done";
 
 const WORKERS: usize = 2;
 /// Timeout of the store: other load on the machine may make a run slow, but not invalid.
@@ -47,13 +52,9 @@ pub(crate) fn serve(kind: StoreKind, address: &str, folder: &Path) -> Result<(),
         };
         std::thread::spawn(move || commands.obey());
         let app = move || {
-            let anonymous = SubjectFrom::anonymous;
-            let key = Protect::key(&guard, anonymous(), KeyRules::retryable());
-            App::new()
-                .service(
-                    web::resource("/orders").route(web::post().to(order)).wrap(Protect::token(&guard, anonymous())),
-                )
-                .service(web::resource("/keyed").route(web::post().to(order)).wrap(key))
+            let token = Protect::token(&guard, SubjectFrom::anonymous());
+            let key = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
+            App::new().service(order_at("/orders").wrap(token)).service(order_at("/keyed").wrap(key))
         };
         Ok(HttpServer::new(app).workers(WORKERS).listen(listener)?.run().await?)
     })
@@ -75,11 +76,6 @@ async fn open(kind: StoreKind, address: &str) -> Result<(Guard, StoreFiller), Fa
             (Guard::new(Sql::open_within(address, PATIENCE).await?), StoreFiller::Postgres(address.to_owned()))
         }
     })
-}
-
-/// The handler. It reads the body, since a connection with an unread body is not reused.
-async fn order(body: Bytes) -> HttpResponse {
-    HttpResponse::Created().content_type("application/json").body(format!(r#"{{"bytes":{}}}"#, body.len()))
 }
 
 impl Commands {
@@ -109,9 +105,6 @@ impl Commands {
         }
     }
 }
-
-/// The reply to a command that was executed.
-pub(crate) const DONE: &str = "done";
 
 fn say(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();

@@ -22,6 +22,8 @@ pub(crate) enum StoreKind {
 
 impl StoreKind {
     pub(crate) const ALL: [Self; 4] = [Self::Memory, Self::Redis, Self::Sqlite, Self::Postgres];
+    /// The stores whose cost should hardly grow.
+    pub(crate) const WITH_GOALS: [Self; 2] = [Self::Memory, Self::Redis];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -45,13 +47,18 @@ impl StoreKind {
         }
     }
 
-    /// The expected rate of the first run, in requests per second. Later runs use the measured one. A database waits for its disk for every
-    /// token that is issued, so it begins with few.
-    pub(crate) fn first_rate(self) -> f64 {
+    /// The number of requests of one load of a route: few beside the records of the smallest store. A database waits for its disk for every
+    /// request.
+    pub(crate) fn requests(self) -> u64 {
         match self {
-            Self::Memory | Self::Redis => 60_000.0,
-            Self::Sqlite | Self::Postgres => 1_000.0,
+            Self::Memory | Self::Redis => 5_000,
+            Self::Sqlite | Self::Postgres => 500,
         }
+    }
+
+    /// True if the store has a process, or several, besides the server under load.
+    pub(crate) fn has_process(self) -> bool {
+        matches!(self, Self::Redis | Self::Postgres)
     }
 }
 
@@ -92,8 +99,8 @@ impl ScaledStore {
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         match self {
             Self::Memory | Self::Sqlite(_) => Ok(Duration::ZERO),
-            Self::Redis(redis) => cpu::used_by(redis.id()),
-            Self::Postgres(postgres) => family(postgres.id())?.into_iter().map(cpu::used_by).sum(),
+            Self::Redis(redis) => cpu::of_threads(redis.id()),
+            Self::Postgres(postgres) => cpu::of_family(postgres.id()),
         }
     }
 
@@ -106,13 +113,6 @@ impl ScaledStore {
             Self::Postgres(postgres) => postgres_bytes(&postgres.url()).await,
         }
     }
-}
-
-/// The process and its children.
-fn family(process: u32) -> Result<Vec<u32>, Failure> {
-    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
-    let children = children.split_whitespace().map(str::parse).collect::<Result<Vec<_>, _>>()?;
-    Ok([process].into_iter().chain(children).collect())
 }
 
 /// Parses the resident memory in `/proc/<process>/status`, without files.

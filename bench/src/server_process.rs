@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use crate::Failure;
 use crate::allocation_count::AllocationCount;
 use crate::case::Case;
+use crate::scale_server::DONE;
 
 /// The command that runs this program as the server.
 pub(crate) const SERVE: &str = "serve";
@@ -50,9 +51,24 @@ impl ServerProcess {
     /// # Errors
     /// If the program of the server does not count them.
     pub(crate) fn allocations(&mut self) -> Result<AllocationCount, Failure> {
-        writeln!(self.child.stdin.as_mut().ok_or("the server has no input")?)?;
-        let line = self.line()?;
+        let line = self.ask("")?;
         Ok(AllocationCount::read(&line).ok_or_else(|| format!("the server counts no allocations: {line}"))?)
+    }
+
+    /// Has the server execute a command, and waits until it has.
+    ///
+    /// # Errors
+    /// If the server reports an error, or has exited.
+    pub(crate) fn tell(&mut self, command: &str) -> Result<(), Failure> {
+        let reply = self.ask(command)?;
+        if reply == DONE { Ok(()) } else { Err(format!("{command}: the server replied {reply:?}").into()) }
+    }
+
+    /// Writes a line to the input of the server, and returns the next line of its output.
+    fn ask(&mut self, line: &str) -> Result<String, Failure> {
+        let input = self.child.stdin.as_mut().ok_or("the server has no input")?;
+        writeln!(input, "{line}")?;
+        self.line()
     }
 
     /// The next line of the output; empty after its end.
