@@ -23,8 +23,9 @@ CASES = {
     "token, Redis": ("/orders", 201),
     "forged, Redis": ("/orders", 403),
     "issue, Redis": ("/token", 201),
-    "key, memory": ("/keyed", 201),
-    "key, Redis": ("/keyed", 201),
+    "key, retryable, memory": ("/keyed", 201),
+    "key, retryable, Redis": ("/keyed", 201),
+    "key, at most once, Redis": ("/keyed-at-most-once", 201),
     "replay, Redis": ("/keyed", 201),
     "remembered, Redis": ("/remembered", 201),
     "interval, Redis": ("/spaced", 201),
@@ -101,7 +102,7 @@ def main():
                 counts = [instructions(binary, case, f"redis://127.0.0.1:{port}") for binary in binaries]
                 shown = [f"{count:>10,.0f}" for count in counts]
                 compared = [f"{(count / counts[0] - 1) * 100:+.1f} %" for count in counts[1:]]
-                print(f"{case:<18}", *shown, *compared, flush=True)
+                print(f"{case:<24}", *shown, *compared, flush=True)
         finally:
             redis.terminate()
             redis.wait()

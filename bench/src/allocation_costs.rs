@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn table_shows_costs_above_the_base_and_goals() {
         let cost = |allocations| AllocationCost { allocations, bytes: allocations * 100.0 };
-        let mut costs = AllocationCosts { routes: [cost(27.5); 16], clients: [cost(50.0), cost(60.0)] };
+        let mut costs = AllocationCosts { routes: [cost(27.5); Case::ALL.len()], clients: [cost(50.0), cost(60.0)] };
         costs.routes[0] = cost(20.0);
         let table = costs.table().to_string();
         let row = |name: &str| {

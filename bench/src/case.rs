@@ -76,7 +76,7 @@ impl CaseGoals {
 
 impl Case {
     /// All cases. The others are compared with the first.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::new("bare", "/orders", Store::None, Tokens::Forged),
         Self::token("token, memory", Store::Memory).goals(CaseGoals::server(1.5)),
         Self::token("token, Redis", Store::Redis).goals(CaseGoals::server(3.0).redis(5.0).allocations(8.0)),
@@ -85,9 +85,10 @@ impl Case {
         Self::forged("forged, Redis", Store::Redis).goals(CaseGoals::server(1.0).redis(0.0)),
         Self::issue("issue, memory", Store::Memory),
         Self::issue("issue, Redis", Store::Redis).goals(CaseGoals::server(3.5).redis(3.5)),
-        Self::key("key, memory", Store::Memory).goals(CaseGoals::server(4.0)),
-        Self::key("key, Redis", Store::Redis).goals(CaseGoals::server(7.0).redis(8.5).allocations(25.0)),
-        Self::key("key, native", Store::Native).goals(CaseGoals::server(7.0).redis(5.0).allocations(25.0)),
+        Self::key("key, retryable, memory", Store::Memory).goals(CaseGoals::server(4.0)),
+        Self::key("key, retryable, Redis", Store::Redis).goals(CaseGoals::server(7.0).redis(8.5).allocations(25.0)),
+        Self::key("key, retryable, native", Store::Native).goals(CaseGoals::server(7.0).redis(5.0).allocations(25.0)),
+        Self::key_at_most_once("key, at most once, Redis", Store::Redis),
         Self::replay("replay, Redis", Store::Redis).goals(CaseGoals::server(4.0).redis(2.5)),
         Self::remembered("remembered, Redis", Store::Redis).goals(CaseGoals::server(7.5).redis(10.0)),
         Self::remembered("remembered, native", Store::Native).goals(CaseGoals::server(7.5).redis(8.0)),
@@ -99,8 +100,8 @@ impl Case {
     pub(crate) const SENDING: [Self; 4] = [
         Self::token("token, no batches", Store::Unbatched),
         Self::token("token, one connection", Store::OneConnection),
-        Self::key("key, no batches", Store::Unbatched),
-        Self::key("key, one connection", Store::OneConnection),
+        Self::key("key, retryable, no batches", Store::Unbatched),
+        Self::key("key, retryable, one connection", Store::OneConnection),
     ];
 
     const fn new(name: &'static str, path: &'static str, store: Store, tokens: Tokens) -> Self {
@@ -120,8 +121,14 @@ impl Case {
         Self::new(name, "/token", store, Tokens::Forged).commands(1)
     }
 
+    /// Rules for work that may run again after a failure.
     const fn key(name: &'static str, store: Store) -> Self {
         Self::new(name, "/keyed", store, Tokens::New).commands(2)
+    }
+
+    /// Rules for work that must not run twice: a second write extends the claim beyond its lease before the handler runs.
+    const fn key_at_most_once(name: &'static str, store: Store) -> Self {
+        Self::new(name, "/keyed-at-most-once", store, Tokens::New).commands(3)
     }
 
     const fn replay(name: &'static str, store: Store) -> Self {
@@ -188,8 +195,9 @@ mod tests {
     #[test]
     fn memory_store_sends_no_commands() {
         let commands = |name| Case::named(name).unwrap().commands;
-        assert_eq!(["token, memory", "key, memory", "forged, Redis", "bare"].map(commands), [0; 4]);
-        assert_eq!(["token, native", "key, native", "issue, Redis"].map(commands), [1, 2, 1]);
+        assert_eq!(["token, memory", "key, retryable, memory", "forged, Redis", "bare"].map(commands), [0; 4]);
+        assert_eq!(["token, native", "key, retryable, native", "issue, Redis"].map(commands), [1, 2, 1]);
+        assert_eq!(commands("key, at most once, Redis"), 3);
     }
 
     #[test]

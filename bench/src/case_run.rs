@@ -184,8 +184,14 @@ mod tests {
 
     #[test]
     fn key_run_costs_two_commands_and_a_replay_one() {
-        assert!(has_its_commands("key, Redis", 500, 1000) && has_its_commands("key, Redis", 500, 1256));
-        assert!(!has_its_commands("key, Redis", 500, 999) && !has_its_commands("key, Redis", 500, 1257));
+        assert!(
+            has_its_commands("key, retryable, Redis", 500, 1000)
+                && has_its_commands("key, retryable, Redis", 500, 1256)
+        );
+        assert!(
+            !has_its_commands("key, retryable, Redis", 500, 999)
+                && !has_its_commands("key, retryable, Redis", 500, 1257)
+        );
         assert!(has_its_commands("replay, Redis", 500, 500) && !has_its_commands("replay, Redis", 500, 629));
     }
 
@@ -199,9 +205,10 @@ mod tests {
     fn native_run_with_a_script_is_rejected() {
         let scripted = |scripts| CommandCount { received: 1000, scripts, ..CommandCount::default() };
         assert!(
-            runs_as_expected("key, native", 500, scripted(0)) && !runs_as_expected("key, native", 500, scripted(1))
+            runs_as_expected("key, retryable, native", 500, scripted(0))
+                && !runs_as_expected("key, retryable, native", 500, scripted(1))
         );
-        assert!(runs_as_expected("key, Redis", 500, scripted(500)));
+        assert!(runs_as_expected("key, retryable, Redis", 500, scripted(500)));
     }
 
     #[test]
@@ -220,6 +227,6 @@ mod tests {
             [warm_up.first..warm_up.first + warm_up.count, measured.first..measured.first + measured.count]
         };
         assert_eq!(used("replay, Redis"), [0..FEW, 0..FEW]);
-        assert_eq!(used("key, Redis"), [0..60_000, 60_000..180_000]);
+        assert_eq!(used("key, retryable, Redis"), [0..60_000, 60_000..180_000]);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64, folder: &Path) -> Result<[Clien
             let tokens = MOST * (WARM_UP + seconds);
             let server = server_for_clients(folder, tokens as usize)?;
             let run = send(kind, server.url(), folder, tokens, seconds)?;
-            println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, kind.name(), run.throughput());
+            println!("round {} of {rounds}: {:<24} {:>8.0} requests/s", round + 1, kind.name(), run.throughput());
             runs.push(run);
         }
     }

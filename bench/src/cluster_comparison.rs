@@ -12,7 +12,7 @@ use crate::statistics::Spread;
 use crate::wrk::Wrk;
 
 /// The compared cases.
-const CASES: [&str; 3] = ["token, Redis", "key, Redis", "remembered, Redis"];
+const CASES: [&str; 3] = ["token, Redis", "key, retryable, Redis", "remembered, Redis"];
 
 /// Runs every case on both in every round, and prints the ratio.
 pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
@@ -31,7 +31,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
             clusters.push(runner.run(&three.url())?);
             let (single, cluster) = (singles[singles.len() - 1], clusters[clusters.len() - 1]);
             println!(
-                "round {} of {rounds}: {name:<17} one {single:>8.0}, cluster {cluster:>8.0} requests/s",
+                "round {} of {rounds}: {name:<24} one {single:>8.0}, cluster {cluster:>8.0} requests/s",
                 round + 1
             );
         }

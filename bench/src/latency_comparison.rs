@@ -21,7 +21,7 @@ pub(crate) const SECONDS: u64 = 6;
 const CASES: [LatencyCase; 3] = [
     LatencyCase { name: "bare", goals: None },
     LatencyCase { name: "token, Redis", goals: Some([Goal(0.15), Goal(0.5)]) },
-    LatencyCase { name: "key, Redis", goals: Some([Goal(0.3), Goal(1.0)]) },
+    LatencyCase { name: "key, retryable, Redis", goals: Some([Goal(0.3), Goal(1.0)]) },
 ];
 
 /// A compared case.
@@ -47,7 +47,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64, redis: &mut RedisServer, folder
         for (LatencyCase { name, .. }, results) in CASES.iter().zip(&mut results) {
             let result = run(Case::named(name).ok_or("unknown case")?, redis, folder, seconds)?;
             let [p50, p99] = [result.p50, result.p99].map(millis);
-            println!("round {} of {rounds}: {name:<20} p50 {p50:.3} ms, p99 {p99:.3} ms", round + 1);
+            println!("round {} of {rounds}: {name:<24} p50 {p50:.3} ms, p99 {p99:.3} ms", round + 1);
             results.push(result);
         }
     }

@@ -95,6 +95,7 @@ fn protect(config: &mut ServiceConfig, guard: &Guard, path: &'static str) {
     match path {
         "/orders" => config.service(order.wrap(Protect::token(guard, anonymous))),
         "/keyed" => config.service(order.wrap(Protect::key(guard, anonymous, KeyRules::retryable()))),
+        "/keyed-at-most-once" => config.service(order.wrap(Protect::key(guard, anonymous, KeyRules::at_most_once()))),
         "/remembered" => config.service(order.wrap(Protect::token(guard, anonymous).remember(RETAIN))),
         "/spaced" => config.service(order.wrap(Protect::interval(guard, each_another(), IntervalRules::new()))),
         _ => config,

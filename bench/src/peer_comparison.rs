@@ -32,7 +32,7 @@ fn all_rounds(mut runner: PeerRunner<'_>, rounds: u64) -> Result<[PairRuns; Peer
         for (pair, runs) in PeerPair::ALL.iter().zip(&mut runs) {
             let both = runner.run(pair)?;
             for (row, run) in pair.rows.iter().zip(both) {
-                println!("round {} of {rounds}: {row:<20} {:>8.0} requests/s", round + 1, run.throughput());
+                println!("round {} of {rounds}: {row:<24} {:>8.0} requests/s", round + 1, run.throughput());
             }
             runs.push(both);
         }

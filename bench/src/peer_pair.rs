@@ -21,8 +21,18 @@ impl PeerPair {
     /// The pairs. The others are compared with the first, whose routes are bare.
     pub(crate) const ALL: [Self; 3] = [
         Self { rows: ["bare, actix", "bare, axum"], case: "bare", store: "none", aim: None },
-        Self { rows: ["memory, Onceward", "memory, idempotent"], case: "key, memory", store: "memory", aim: Some(1.4) },
-        Self { rows: ["Redis, Onceward", "Redis, idempotent"], case: "key, Redis", store: "redis", aim: Some(2.0) },
+        Self {
+            rows: ["memory, Onceward", "memory, idempotent"],
+            case: "key, retryable, memory",
+            store: "memory",
+            aim: Some(1.4),
+        },
+        Self {
+            rows: ["Redis, Onceward", "Redis, idempotent"],
+            case: "key, retryable, Redis",
+            store: "redis",
+            aim: Some(2.0),
+        },
     ];
 
     /// The case of Onceward.

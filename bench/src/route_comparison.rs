@@ -47,7 +47,7 @@ fn all_rounds(runner: &mut Runner<'_>, servers: &mut RedisServers, rounds: u64) 
     for round in 0..rounds {
         for (case, runs) in Case::ALL.iter().zip(&mut runs) {
             let run = runner.run(case, servers.of(case))?;
-            println!("round {} of {rounds}: {:<20} {:>8.0} requests/s", round + 1, case.name, run.throughput());
+            println!("round {} of {rounds}: {:<24} {:>8.0} requests/s", round + 1, case.name, run.throughput());
             runs.push(run);
         }
     }

@@ -10,7 +10,7 @@ use crate::wrk::Wrk;
 /// The compared cases: each with the first of its line.
 const CASES: [[&str; 3]; 2] = [
     ["token, Redis", "token, no batches", "token, one connection"],
-    ["key, Redis", "key, no batches", "key, one connection"],
+    ["key, retryable, Redis", "key, retryable, no batches", "key, retryable, one connection"],
 ];
 
 /// Runs every case in every round, and prints the CPU time of each.
@@ -29,7 +29,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
             for (name, runs) in names.iter().zip(&mut runs) {
                 let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
                 let run = runner.run(case, &mut redis)?;
-                println!("round {} of {rounds}: {name:<22} {:>8.0} requests/s", round + 1, run.throughput());
+                println!("round {} of {rounds}: {name:<24} {:>8.0} requests/s", round + 1, run.throughput());
                 runs.push(run);
             }
         }
