@@ -1,15 +1,23 @@
-//! A goal of the benchmark: a figure that should not be exceeded. A missed goal is not an error.
+//! A goal of the benchmark: a figure that should not be exceeded, or that should be reached. A missed goal is not an error.
 
-/// The most that a figure should be.
+/// The most, or the least, that a figure should be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Goal(pub(crate) f64);
 
 impl Goal {
     /// The cell of a table that says whether a figure with this many decimals meets the goal. The figure is judged as it is printed.
     pub(crate) fn verdict(self, figure: f64, decimals: i32) -> String {
-        let scale = 10_f64.powi(decimals);
-        let is_met = (figure * scale).round() <= (self.0 * scale).round();
-        format!("≤ {} {}", self.0, if is_met { "met" } else { "missed" })
+        format!("≤ {} {}", self.0, met(self.is_met(figure, decimals)))
+    }
+
+    /// Like [`verdict`](Self::verdict), for a figure that should be at least the goal.
+    pub(crate) fn verdict_at_least(self, figure: f64, decimals: i32) -> String {
+        format!("≥ {} {}", self.0, met(rounded(figure, decimals) >= rounded(self.0, decimals)))
+    }
+
+    /// Returns whether a figure, as it is printed, does not exceed the goal.
+    pub(crate) fn is_met(self, figure: f64, decimals: i32) -> bool {
+        rounded(figure, decimals) <= rounded(self.0, decimals)
     }
 
     /// The cell of a figure that could not be measured.
@@ -23,6 +31,15 @@ impl Goal {
     }
 }
 
+fn met(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "missed" }
+}
+
+/// The figure as it is printed, in units of its last decimal.
+fn rounded(figure: f64, decimals: i32) -> f64 {
+    (figure * 10_f64.powi(decimals)).round()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +51,12 @@ mod tests {
         assert_eq!(Goal(0.0).verdict(0.04, 1), "≤ 0 met");
         assert_eq!(Goal(0.15).verdict(0.151, 3), "≤ 0.15 missed");
         assert_eq!(Goal(0.3).verdict(0.3, 3), "≤ 0.3 met");
+    }
+
+    #[test]
+    fn goal_to_reach_is_judged_as_printed() {
+        assert_eq!(Goal(2.0).verdict_at_least(1.996, 2), "≥ 2 met");
+        assert_eq!(Goal(1.4).verdict_at_least(1.394, 2), "≥ 1.4 missed");
     }
 
     #[test]

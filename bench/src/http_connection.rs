@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::wrk::BODY;
 
 /// Length of a key: the first characters of a token, like in the script of `wrk`.
-const KEY: usize = 36;
+pub(crate) const KEY_LENGTH: usize = 36;
 /// Maximum time for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -47,7 +47,7 @@ impl HttpConnection {
 
 /// Returns the request that the script of `wrk` sends: a token, and its first characters as a key.
 pub(crate) fn request(path: &str, token: &str) -> Vec<u8> {
-    let key = token.get(..KEY).unwrap_or(token);
+    let key = token.get(..KEY_LENGTH).unwrap_or(token);
     format!(
         "POST {path} HTTP/1.1\r\nHost: bench\r\nAccept: application/json\r\nIdempotency-Key: {key}\r\n\
          Onceward-Token: {token}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{BODY}",

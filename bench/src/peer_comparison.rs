@@ -20,7 +20,8 @@ pub(crate) fn measure(program: &Path, rounds: u64, seconds: u64) -> Result<(), F
     let runner = PeerRunner { runner, program, redis: &mut redis, check: ReplayCheck::new()? };
     let runs = all_rounds(runner, rounds)?;
     println!("\nMedians of {rounds} rounds of {seconds} s (least–most), per request; {}", redis.version()?);
-    println!("\n{}\n\n{}", peer_report::table(&runs).ok_or("no rounds")?, peer_report::aims(&runs));
+    println!("Onceward: a key with retryable rules");
+    println!("\n{}\n\n{}", peer_report::table(&runs).ok_or("no rounds")?, peer_report::goals(&runs));
     Ok(())
 }
 
@@ -30,7 +31,7 @@ fn all_rounds(mut runner: PeerRunner<'_>, rounds: u64) -> Result<[PairRuns; Peer
     let mut runs: [PairRuns; PeerPair::ALL.len()] = Default::default();
     for round in 0..rounds {
         for (pair, runs) in PeerPair::ALL.iter().zip(&mut runs) {
-            let both = runner.run(pair)?;
+            let both = runner.run(pair, round % 2 == 1)?;
             for (row, run) in pair.rows.iter().zip(both) {
                 println!("round {} of {rounds}: {row:<24} {:>8.0} requests/s", round + 1, run.throughput());
             }

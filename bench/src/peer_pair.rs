@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::case::Case;
+use crate::goal::Goal;
 use crate::server_process::ServerProcess;
 
 /// A case of Onceward and its counterpart.
@@ -13,25 +14,25 @@ pub(crate) struct PeerPair {
     case: &'static str,
     /// The argument that selects the store of the peer.
     pub(crate) store: &'static str,
-    /// Aimed ratio of the throughputs.
-    pub(crate) aim: Option<f64>,
+    /// The least that the ratio of the throughputs should be.
+    pub(crate) goal: Option<Goal>,
 }
 
 impl PeerPair {
     /// The pairs. The others are compared with the first, whose routes are bare.
     pub(crate) const ALL: [Self; 3] = [
-        Self { rows: ["bare, actix", "bare, axum"], case: "bare", store: "none", aim: None },
+        Self { rows: ["bare, actix", "bare, axum"], case: "bare", store: "none", goal: None },
         Self {
             rows: ["memory, Onceward", "memory, idempotent"],
             case: "key, retryable, memory",
             store: "memory",
-            aim: Some(1.4),
+            goal: Some(Goal(1.4)),
         },
         Self {
             rows: ["Redis, Onceward", "Redis, idempotent"],
             case: "key, retryable, Redis",
             store: "redis",
-            aim: Some(2.0),
+            goal: Some(Goal(2.0)),
         },
     ];
 

@@ -32,27 +32,55 @@ impl PeerRunner<'_> {
         Ok(())
     }
 
-    /// Measures Onceward and then the peer. Both receive the same requests: the server of Onceward writes the tokens of both.
-    pub(crate) fn run(&mut self, pair: &PeerPair) -> Result<[CaseRun; 2], Failure> {
+    /// Measures Onceward and the peer, in this order or the other one: rounds take turns, since the second server may find the machine
+    /// warmer. Each key is sent to a server once.
+    pub(crate) fn run(&mut self, pair: &PeerPair, is_peer_first: bool) -> Result<[CaseRun; 2], Failure> {
         let ranges = token_ranges(pair.case()?, self.runner.fastest, self.runner.seconds);
-        let own = self.runner.run(pair.case()?, self.redis)?;
-        let peer = self.run_peer(pair, ranges).map_err(|reason| pair.of_peer(&*reason))?;
-        self.runner.fastest = self.runner.fastest.max(peer.throughput());
+        let [own, peer] = if is_peer_first {
+            // The server of Onceward writes the tokens of both.
+            drop(self.start_own(pair, ranges)?);
+            let peer = self.run_peer(pair, ranges).map_err(|reason| pair.of_peer(&*reason))?;
+            [self.run_own(pair, ranges)?, peer]
+        } else {
+            let own = self.run_own(pair, ranges)?;
+            [own, self.run_peer(pair, ranges).map_err(|reason| pair.of_peer(&*reason))?]
+        };
+        self.runner.fastest = self.runner.fastest.max(own.throughput()).max(peer.throughput());
         Ok([own, peer])
+    }
+
+    fn run_own(&mut self, pair: &PeerPair, ranges: (TokenRange, TokenRange)) -> Result<CaseRun, Failure> {
+        self.redis.forget()?;
+        let server = self.start_own(pair, ranges)?;
+        let run = self.runner.measure(pair.case()?, &server, self.redis, ranges)?;
+        self.check_replay(pair, &server, ranges.1)?;
+        run.checked(pair.case()?)
     }
 
     fn run_peer(&mut self, pair: &PeerPair, ranges: (TokenRange, TokenRange)) -> Result<CaseRun, Failure> {
         self.redis.forget()?;
         let server = self.start_peer(pair)?;
         let run = self.runner.measure(pair.case()?, &server, self.redis, ranges)?;
-        if !pair.is_bare() {
-            // Of the last thread: wrk calls the script of the first one once without sending the request.
-            let tokens = self.runner.folder.join((THREADS - 1).to_string());
-            self.check.check_key(&pair.url(&server)?, &tokens, ranges.1.first)?;
-        }
+        self.check_replay(pair, &server, ranges.1)?;
         // It sends scripts only.
         let commands = CommandCount { received: run.commands.scripts, ..run.commands };
         CaseRun { commands, ..run }.checked(pair.case()?)
+    }
+
+    /// Checks that the response to a measured request is replayed.
+    fn check_replay(&self, pair: &PeerPair, server: &ServerProcess, measured: TokenRange) -> Result<(), Failure> {
+        if pair.is_bare() {
+            return Ok(());
+        }
+        // A key of the last thread: `wrk` calls the script of the first thread once without sending that request, so the server may not
+        // know its first key.
+        let tokens = self.runner.folder.join((THREADS - 1).to_string());
+        self.check.check_key(&pair.url(server)?, &tokens, measured.first)
+    }
+
+    fn start_own(&self, pair: &PeerPair, (_, measured): (TokenRange, TokenRange)) -> Result<ServerProcess, Failure> {
+        let per_thread = measured.first + measured.count;
+        ServerProcess::start(pair.case()?, &self.redis.url(), self.runner.folder, per_thread)
     }
 
     fn start_peer(&self, pair: &PeerPair) -> Result<ServerProcess, Failure> {

@@ -1,18 +1,20 @@
-//! Checks that a peer executes a request once and replays its response: figures of one that does not would mean nothing.
+//! Checks that a server executes a request once and replays its response: figures of one that does not would mean nothing.
 
 use std::path::Path;
+use std::time::Duration;
 
 use onceward::api::header::IDEMPOTENCY_KEY;
 use reqwest::header::CONTENT_TYPE;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Failure;
+use crate::http_connection::KEY_LENGTH;
 use crate::wrk::BODY;
 
 /// The header of a replayed response.
 const REPLAYED: &str = "idempotent-replayed";
-/// Length of a key: the first characters of a token, like in the script of `wrk`.
-const KEY: usize = 36;
+/// Maximum time for a response.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client that sends single requests.
 pub(crate) struct ReplayCheck {
@@ -32,7 +34,8 @@ impl ReplayCheck {
     /// Creates the client.
     pub(crate) fn new() -> Result<Self, Failure> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { client: reqwest::Client::new(), runtime })
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?;
+        Ok(Self { client, runtime })
     }
 
     /// Sends a new key, the same request again, and the key with another body.
@@ -69,7 +72,7 @@ impl ReplayCheck {
 
 /// Returns the key of the token in this line.
 fn key(tokens: &str, line: usize) -> Option<&str> {
-    tokens.lines().nth(line)?.get(..KEY)
+    tokens.lines().nth(line)?.get(..KEY_LENGTH)
 }
 
 fn verdict(first: &CheckedResponse, again: &CheckedResponse, other: &CheckedResponse) -> Result<(), String> {
@@ -113,8 +116,8 @@ mod tests {
 
     #[test]
     fn key_is_the_beginning_of_its_line() {
-        let tokens = format!("{}\n{}tail\n", "a".repeat(40), "b".repeat(KEY));
-        assert_eq!(key(&tokens, 1), Some("b".repeat(KEY).as_str()));
+        let tokens = format!("{}\n{}tail\n", "a".repeat(40), "b".repeat(KEY_LENGTH));
+        assert_eq!(key(&tokens, 1), Some("b".repeat(KEY_LENGTH).as_str()));
         assert_eq!((key(&tokens, 2), key("short\n", 0)), (None, None));
     }
 }
