@@ -49,8 +49,8 @@ pub(crate) fn costs(routes: &[RouteRow], clients: &[ClientRow]) -> MarkdownTable
 
 fn bare_cost(RouteRow { case, figures, allocations }: &RouteRow) -> [String; 11] {
     let [allocations, bytes] = allocations.base_cells();
-    let micros = format!("{:.1} in all, generator {:.1}", figures.server.median, figures.generator.median);
-    let rate = format!("{:.0}", figures.throughput.median);
+    let micros = format!("{} in all, generator {}", figures.server.cell(1), figures.generator.cell(1));
+    let rate = figures.throughput.cell(0);
     let [none, blank] = [NONE, ""].map(str::to_owned);
     let [name, one, zero] = [case.name, "1", "0"].map(str::to_owned);
     [name, rate, micros, blank.clone(), none, blank.clone(), one, allocations, blank, bytes, zero]
@@ -62,12 +62,12 @@ fn route_cost(RouteRow { case, figures, allocations }: &RouteRow, bare: &RouteRo
     let redis = if case.has_redis() { figures.redis.cell(1) } else { NONE.to_owned() };
     [
         case.name.to_owned(),
-        format!("{:.0}", figures.throughput.median),
+        figures.throughput.cell(0),
         figures.above.cell(1),
         Goal::cell(case.goals.server, figures.above.median, 1),
         redis,
         Goal::cell(case.goals.redis, figures.redis.median, 1),
-        format!("{:.2}", figures.ratio.median),
+        figures.ratio.cell(2),
         allocations,
         Goal::cell(case.goals.allocations, above.allocations, 1),
         bytes,
@@ -79,10 +79,10 @@ fn client_cost(ClientRow { kind, figures, allocations }: &ClientRow, plain: &Cli
     let is_plain = *kind == ClientKind::Plain;
     let [allocations, bytes] =
         if is_plain { allocations.base_cells() } else { allocations.above(plain.allocations).cells() };
-    let micros = if is_plain { format!("{:.1} in all", figures.micros.median) } else { figures.above.cell(1) };
+    let micros = if is_plain { format!("{} in all", figures.micros.cell(1)) } else { figures.above.cell(1) };
     let goal = Goal::cell((!is_plain).then_some(SDK_GOAL), figures.above.median, 1);
-    let ratio = if is_plain { "1".to_owned() } else { format!("{:.2}", figures.ratio.median) };
-    let rate = format!("{:.0}", figures.throughput.median);
+    let ratio = if is_plain { "1".to_owned() } else { figures.ratio.cell(2) };
+    let rate = figures.throughput.cell(0);
     let [none, blank] = [NONE, ""].map(str::to_owned);
     [kind.title(), rate, micros, goal, none.clone(), blank.clone(), ratio, allocations, blank, bytes, none]
 }
@@ -99,26 +99,26 @@ pub(crate) fn loads(routes: &[RouteRow], clients: &[ClientRow]) -> MarkdownTable
         "generator or client µs",
     ]);
     for RouteRow { case, figures, .. } in routes {
-        let redis = if case.has_redis() { format!("{:.1}", figures.redis.median) } else { NONE.to_owned() };
+        let redis = if case.has_redis() { figures.redis.cell(1) } else { NONE.to_owned() };
         table.push([
             case.name.to_owned(),
             figures.throughput.cell(0),
-            format!("{:.2}", figures.p50.median),
-            format!("{:.2}", figures.p99.median),
-            format!("{:.1}", figures.server.median),
+            figures.p50.cell(2),
+            figures.p99.cell(2),
+            figures.server.cell(1),
             redis,
-            format!("{:.1}", figures.generator.median),
+            figures.generator.cell(1),
         ]);
     }
     for ClientRow { kind, figures, .. } in clients {
         table.push([
             kind.title(),
             figures.throughput.cell(0),
-            format!("{:.2}", figures.p50.median),
-            format!("{:.2}", figures.p99.median),
+            figures.p50.cell(2),
+            figures.p99.cell(2),
             NONE.to_owned(),
             NONE.to_owned(),
-            format!("{:.1}", figures.micros.median),
+            figures.micros.cell(1),
         ]);
     }
     table
@@ -167,35 +167,69 @@ mod tests {
     #[test]
     fn route_shows_costs_above_bare_with_goals() {
         let table = costs(&routes(), &[]);
-        let token =
-            ["12346", "3.2 (3.1–3.3)", "≤ 3 missed", "5.0 (4.9–5.1)", "≤ 5 met", "0.70", "8.0", "≤ 8 met", "0", "1.00"];
+        let token = [
+            "12346 (12346–12346)",
+            "3.2 (3.1–3.3)",
+            "≤ 3 missed",
+            "5.0 (4.9–5.1)",
+            "≤ 5 met",
+            "0.70 (0.60–0.80)",
+            "8.0",
+            "≤ 8 met",
+            "0",
+            "1.00",
+        ];
         assert_eq!(cells(&table, "token, Redis"), token);
-        let memory = ["12346", "3.2 (3.1–3.3)", "≤ 4 met", "–", "", "0.70", "8.0", "", "0", "1.00"];
+        let memory =
+            ["12346 (12346–12346)", "3.2 (3.1–3.3)", "≤ 4 met", "–", "", "0.70 (0.60–0.80)", "8.0", "", "0", "1.00"];
         assert_eq!(cells(&table, "key, retryable, memory"), memory);
     }
 
     #[test]
     fn bare_route_shows_absolute_costs() {
-        let bare = ["12346", "13.0 in all, generator 6.0", "", "–", "", "1", "20.0 in all", "", "900 in all", "0"];
+        let bare = [
+            "12346 (12346–12346)",
+            "13.0 (12.9–13.1) in all, generator 6.0 (5.9–6.1)",
+            "",
+            "–",
+            "",
+            "1",
+            "20.0 in all",
+            "",
+            "900 in all",
+            "0",
+        ];
         assert_eq!(cells(&costs(&routes(), &[]), "bare"), bare);
     }
 
     #[test]
     fn sdk_shows_costs_above_plain_reqwest_with_its_goal() {
         let table = costs(&[], &clients());
-        let plain = ["9000", "40.0 in all", "", "–", "", "1", "60.0 in all", "", "4000 in all", "–"];
+        let plain =
+            ["9000 (9000–9000)", "40.0 (39.9–40.1) in all", "", "–", "", "1", "60.0 in all", "", "4000 in all", "–"];
         assert_eq!(cells(&table, "plain reqwest (client)"), plain);
-        let sdk = ["9000", "5.1 (5.0–5.2)", "≤ 5 missed", "–", "", "0.80", "15.0", "", "0", "–"];
+        let sdk =
+            ["9000 (9000–9000)", "5.1 (5.0–5.2)", "≤ 5 missed", "–", "", "0.80 (0.70–0.90)", "15.0", "", "0", "–"];
         assert_eq!(cells(&table, "SDK, warm pool (client)"), sdk);
     }
 
     #[test]
     fn load_shows_throughput_latency_and_cpu_time() {
         let table = loads(&routes(), &clients());
-        let token = ["12346 (12346–12346)", "1.00", "2.00", "13.0", "5.0", "6.0"];
+        let token = [
+            "12346 (12346–12346)",
+            "1.00 (0.90–1.10)",
+            "2.00 (1.90–2.10)",
+            "13.0 (12.9–13.1)",
+            "5.0 (4.9–5.1)",
+            "6.0 (5.9–6.1)",
+        ];
         assert_eq!(cells(&table, "token, Redis"), token);
         assert_eq!(cells(&table, "bare")[4], "–");
-        assert_eq!(cells(&table, "plain reqwest (client)"), ["9000 (9000–9000)", "1.00", "2.00", "–", "–", "40.0"]);
+        assert_eq!(
+            cells(&table, "plain reqwest (client)"),
+            ["9000 (9000–9000)", "1.00 (0.90–1.10)", "2.00 (1.90–2.10)", "–", "–", "40.0 (39.9–40.1)"]
+        );
         assert_eq!(table.to_string().lines().count(), 2 + Case::ALL.len() + 2);
     }
 }
