@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use crate::Failure;
 use crate::allocation_cost::AllocationCost;
 use crate::case::Case;
 use crate::client_comparison::server_for_clients;
@@ -14,6 +13,7 @@ use crate::counting_program::{CountingProgram, TOTAL};
 use crate::goal::Goal;
 use crate::markdown_table::MarkdownTable;
 use crate::redis_servers::RedisServers;
+use crate::{Failure, machine};
 
 /// The allocations of all cases and clients.
 #[derive(Debug)]
@@ -67,7 +67,8 @@ impl AllocationCosts {
 pub(crate) fn measure() -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let mut servers = RedisServers::start()?;
-    println!("{}", AllocationCosts::measure(&mut servers, folder.path())?.table());
+    let costs = AllocationCosts::measure(&mut servers, folder.path())?;
+    println!("{}\n\n{}", machine::line(&servers.versions()?), costs.table());
     Ok(())
 }
 

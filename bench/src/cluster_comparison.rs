@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use crate::Failure;
 use crate::case::Case;
 use crate::case_run::{WARM_UP, token_ranges};
 use crate::cluster::Cluster;
+use crate::markdown_table::MarkdownTable;
 use crate::redis_server::RedisServer;
 use crate::server_process::ServerProcess;
 use crate::statistics::Spread;
 use crate::wrk::Wrk;
+use crate::{Failure, machine};
 
 /// The compared cases.
 const CASES: [&str; 3] = ["token, Redis", "key, retryable, Redis", "remembered, Redis"];
@@ -19,7 +20,7 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let generator = Wrk::in_folder(folder.path())?;
     let (mut one, mut three) = (RedisServer::start()?, Cluster::start()?);
-    let mut table = vec![format!("{:<20} {:>12} {:>12}   ratio to one Redis", "requests/s", "one Redis", "cluster")];
+    let mut table = MarkdownTable::new(["case", "one Redis, requests/s", "cluster, requests/s", "cluster / one Redis"]);
     for name in CASES {
         let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
         let mut runner = ComparisonRunner { generator: &generator, folder: folder.path(), case, seconds, fastest: 0.0 };
@@ -37,7 +38,8 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
         }
         table.push(row(name, &singles, &clusters).ok_or("no rounds")?);
     }
-    println!("\n{}", table.join("\n"));
+    println!("\n{}", machine::line(&[one.version()?]));
+    println!("\nMedians of {rounds} rounds of {seconds} s (least–most)\n\n{table}");
     Ok(())
 }
 
@@ -64,14 +66,11 @@ impl ComparisonRunner<'_> {
     }
 }
 
-fn row(name: &str, singles: &[f64], clusters: &[f64]) -> Option<String> {
+fn row(name: &str, singles: &[f64], clusters: &[f64]) -> Option<[String; 4]> {
     let ratios = clusters.iter().zip(singles).map(|(cluster, single)| cluster / single);
     let (single, cluster) = (Spread::of(singles.iter().copied())?, Spread::of(clusters.iter().copied())?);
     let ratio = Spread::of(ratios)?;
-    Some(format!(
-        "{name:<20} {:>12.0} {:>12.0}   {:.2} ({:.2}–{:.2})",
-        single.median, cluster.median, ratio.median, ratio.least, ratio.most
-    ))
+    Some([name.to_owned(), single.cell(0), cluster.cell(0), ratio.cell(2)])
 }
 
 #[cfg(test)]
@@ -81,8 +80,7 @@ mod tests {
     #[test]
     fn row_shows_medians_and_the_ratio_per_round() {
         let row = row("token, Redis", &[100.0, 200.0, 400.0], &[50.0, 200.0, 600.0]).unwrap();
-        let shown: Vec<_> = row.split_whitespace().collect();
-        assert_eq!(shown, ["token,", "Redis", "200", "200", "1.00", "(0.50–1.50)"]);
+        assert_eq!(row, ["token, Redis", "200 (100–400)", "200 (50–600)", "1.00 (0.50–1.50)"]);
         assert!(super::row("x", &[], &[]).is_none());
     }
 

@@ -44,6 +44,7 @@ mod http_connection;
 mod latency_comparison;
 mod linear_scale;
 mod longest_verb;
+mod machine;
 mod markdown_table;
 mod memory_pauses;
 mod memory_verbs;
@@ -136,10 +137,10 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
             let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
             order_server::serve(case, redis, Path::new(tokens), per_thread.parse()?)
         }
-        [SUBMIT, way, url, tokens, count, seconds] => {
-            client_load::run(way, url, Path::new(tokens), count.parse()?, seconds.parse()?)
+        [SUBMIT, client, url, tokens, count, seconds] => {
+            client_load::run(client, url, Path::new(tokens), count.parse()?, seconds.parse()?)
         }
-        [COUNT, way, url, tokens] => client_load::count(way, url, Path::new(tokens)),
+        [COUNT, client, url, tokens] => client_load::count(client, url, Path::new(tokens)),
         [PACE, name, url, tokens, seconds] => {
             let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
             paced_load::run(case, url, Path::new(tokens), seconds.parse()?)
@@ -169,7 +170,9 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [memory_pauses::PAUSES, size] => MemoryPauses::print(at_least_one(size)?),
         [SQL] => sql_claims::measure(EXPIRED),
         [SQL, expired] => sql_claims::measure(at_least_one(expired)?),
-        ref rest => with_rounds(rest, SECONDS, route_comparison::measure),
+        [] => with_rounds(&[], SECONDS, route_comparison::measure),
+        [rounds, ..] if is_number(rounds) => with_rounds(arguments, SECONDS, route_comparison::measure),
+        _ => Err(USAGE.into()),
     }
 }
 
@@ -185,6 +188,10 @@ fn with_rounds(
         [rounds, seconds] => measure(at_least_one(rounds)?, at_least_one(seconds)?),
         _ => Err(USAGE.into()),
     }
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn at_least_one(text: &str) -> Result<u64, Failure> {
@@ -217,7 +224,9 @@ mod tests {
     fn wrong_arguments_are_rejected() {
         assert_eq!(rounds(&["0"]), Err("0 is not a positive number".to_owned()));
         assert_eq!(rounds(&["1", "2", "3"]), Err(USAGE.to_owned()));
-        assert_eq!(begin(&["allocate"]).unwrap_err().to_string(), "allocate is not a positive number");
+        assert_eq!(begin(&["0"]).unwrap_err().to_string(), "0 is not a positive number");
+        assert_eq!(begin(&["allocate"]).unwrap_err().to_string(), USAGE);
+        assert_eq!(begin(&["1", "2", "3"]).unwrap_err().to_string(), USAGE);
         assert_eq!(begin(&[ALLOCATIONS, "1", "2"]).unwrap_err().to_string(), USAGE);
     }
 }

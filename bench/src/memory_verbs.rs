@@ -9,10 +9,11 @@ use onceward::store::{Compared, Memory, Room, Store};
 use onceward::{Kind, Ticket};
 use tokio::runtime::Builder;
 
-use crate::Failure;
 use crate::longest_verb::cpu_of_thread;
+use crate::markdown_table::MarkdownTable;
 use crate::record_samples::RecordSamples;
 use crate::statistics::Spread;
+use crate::{Failure, machine};
 
 /// The command that runs one verb, for callgrind.
 pub(crate) const ONE: &str = "memory-verb";
@@ -67,20 +68,22 @@ impl MemoryVerb {
 
 /// Prints the table: the median of some rounds, and the instructions if `valgrind` is installed.
 pub(crate) fn measure(rounds: u64) -> Result<(), Failure> {
-    let head = SIZES.map(|size| format!("ns, {size} records"));
-    println!("| verb | call | {} | instructions |\n|---|---|---|---|---|", head.join(" | "));
+    let [few, many] = SIZES.map(|size| format!("ns, {size} records"));
+    let mut table = MarkdownTable::new(["verb", "call", &few, &many, "instructions"]);
     for verb in MemoryVerb::ALL {
-        let mut cells = Vec::new();
-        for size in SIZES {
-            let nanos =
-                (0..rounds).map(|_| Ok(VerbRun::prepared(verb, size)?.timed()?.as_nanos() as f64 / VERBS as f64));
-            let spread = Spread::of(nanos.collect::<Result<Vec<_>, Failure>>()?).ok_or("no rounds")?;
-            cells.push(format!("{:.0} ({:.0}–{:.0})", spread.median, spread.least, spread.most));
-        }
+        let [few, many] = SIZES.map(|size| nanos(verb, size, rounds));
         let count = instructions(verb)?.map_or_else(|| "valgrind is missing".to_owned(), |count| format!("{count:.0}"));
-        println!("| {} | {} | {} | {count} |", verb.name(), verb.call(), cells.join(" | "));
+        table.push([verb.name().to_owned(), verb.call().to_owned(), few?.cell(0), many?.cell(0), count]);
     }
+    println!("{}", machine::line(&[]));
+    println!("\nCPU time per verb, medians of {rounds} rounds (least–most)\n\n{table}");
     Ok(())
+}
+
+/// CPU time per verb, in nanoseconds.
+fn nanos(verb: MemoryVerb, size: usize, rounds: u64) -> Result<Spread, Failure> {
+    let nanos = (0..rounds).map(|_| Ok(VerbRun::prepared(verb, size)?.timed()?.as_nanos() as f64 / VERBS as f64));
+    Ok(Spread::of(nanos.collect::<Result<Vec<_>, Failure>>()?).ok_or("no rounds")?)
 }
 
 /// Runs one verb on a small store, for callgrind.

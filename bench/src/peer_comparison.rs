@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use crate::Failure;
 use crate::case_run::Runner;
 use crate::peer_pair::PeerPair;
 use crate::peer_report::{self, PairRuns};
@@ -10,6 +9,7 @@ use crate::peer_runner::PeerRunner;
 use crate::redis_server::RedisServer;
 use crate::replay_check::ReplayCheck;
 use crate::wrk::Wrk;
+use crate::{Failure, machine};
 
 /// Runs every pair in every round, and prints the report. `program` is the peer's server.
 pub(crate) fn measure(program: &Path, rounds: u64, seconds: u64) -> Result<(), Failure> {
@@ -19,7 +19,8 @@ pub(crate) fn measure(program: &Path, rounds: u64, seconds: u64) -> Result<(), F
     let runner = Runner::new(&generator, folder.path(), seconds);
     let runner = PeerRunner { runner, program, redis: &mut redis, check: ReplayCheck::new()? };
     let runs = all_rounds(runner, rounds)?;
-    println!("\nMedians of {rounds} rounds of {seconds} s (least–most), per request; {}", redis.version()?);
+    println!("\n{}", machine::line(&[redis.version()?]));
+    println!("\nMedians of {rounds} rounds of {seconds} s (least–most), per request");
     println!("Onceward: a key with retryable rules");
     println!("\n{}\n\n{}", peer_report::table(&runs).ok_or("no rounds")?, peer_report::goals(&runs));
     Ok(())

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
+use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
 use crate::Failure;
@@ -80,6 +81,14 @@ impl PostgresServer {
     /// The process id of the server, whose children execute the statements.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The name and version of the server.
+    pub(crate) async fn version(&self) -> Result<String, Failure> {
+        let mut connection = PgConnection::connect(&self.url()).await?;
+        let version: String = sqlx::query_scalar("SHOW server_version").fetch_one(&mut connection).await?;
+        connection.close().await?;
+        Ok(format!("PostgreSQL {version}"))
     }
 
     /// The URL of the database.

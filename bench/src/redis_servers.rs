@@ -38,8 +38,8 @@ impl RedisServers {
     }
 
     /// The versions, for the report.
-    pub(crate) fn versions(&mut self) -> Result<String, Failure> {
-        Ok(format!("Redis: {}; native: {}", self.installed.version()?, self.native.version()?))
+    pub(crate) fn versions(&mut self) -> Result<[String; 2], Failure> {
+        Ok([self.installed.version()?, format!("native: {}", self.native.version()?)])
     }
 }
 

@@ -11,7 +11,7 @@ use crate::redis_servers::RedisServers;
 use crate::report::{self, ClientRow, RouteRow};
 use crate::statistics::CaseStatistics;
 use crate::wrk::Wrk;
-use crate::{client_comparison, latency_comparison};
+use crate::{client_comparison, latency_comparison, machine};
 
 /// The runs of each case, in the order of the rounds.
 type Runs = [Vec<CaseRun>; Case::ALL.len()];
@@ -26,7 +26,8 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let clients = client_comparison::measure(rounds, seconds, folder.path())?;
     let latency = latency_comparison::measure(rounds, latency_comparison::SECONDS, servers.installed(), folder.path())?;
     let (routes, clients) = (route_rows(&runs, &allocations.routes), client_rows(clients, allocations.clients));
-    println!("\nCost per request, medians of {rounds} rounds of {seconds} s (least–most); {}", servers.versions()?);
+    println!("\n{}", machine::line(&servers.versions()?));
+    println!("\nCost per request, medians of {rounds} rounds of {seconds} s (least–most)");
     println!("Client rows: CPU time and allocations of the client, above those of plain reqwest");
     println!("\n{}", report::costs(&routes, &clients));
     println!("\nFull load\n\n{}\n\n{latency}", report::loads(&routes, &clients));
@@ -38,6 +39,8 @@ pub(crate) fn measure_clients(rounds: u64, seconds: u64) -> Result<(), Failure> 
     let folder = tempfile::tempdir()?;
     let allocations = AllocationCosts::of_clients(folder.path())?;
     let rows = client_rows(client_comparison::measure(rounds, seconds, folder.path())?, allocations);
+    println!("\n{}", machine::line(&[]));
+    println!("\nMedians of {rounds} rounds of {seconds} s (least–most)");
     println!("\n{}\n\n{}", report::costs(&[], &rows), report::loads(&[], &rows));
     Ok(())
 }

@@ -7,8 +7,8 @@ use tokio::runtime::Builder;
 use crate::growth_run::{GrowthRun, LOADS, ROUNDS};
 use crate::memory_pauses::MemoryPauses;
 use crate::redis_pauses::RedisPauses;
-use crate::scaled_store::StoreKind;
-use crate::{Failure, growth_chart, growth_report, growth_run};
+use crate::scaled_store::{ScaledStore, StoreKind};
+use crate::{Failure, growth_chart, growth_report, growth_run, machine};
 
 /// The smallest number of records.
 pub(crate) const SMALLEST: u64 = 10_000;
@@ -30,8 +30,9 @@ pub(crate) fn measure(wanted: u64, chart: Option<&Path>) -> Result<(), Failure> 
     if let Some(shortage) = &shortage {
         println!("{shortage}");
     }
-    let mut runs = Vec::new();
+    let (mut runs, mut versions) = (Vec::new(), Vec::new());
     for store in StoreKind::ALL {
+        versions.extend(runtime.block_on(async { ScaledStore::start(store).await?.version().await })?);
         let sizes: Vec<_> = sizes(largest.min(store.largest())).collect();
         runs.extend(runtime.block_on(growth_run::measure(store, &sizes, folder.path()))?);
     }
@@ -43,6 +44,7 @@ pub(crate) fn measure(wanted: u64, chart: Option<&Path>) -> Result<(), Failure> 
         }
         println!("pauses with {} records measured", growth_report::count(size));
     }
+    println!("\n{}", machine::line(&versions));
     report(&runs, &memory, &redis);
     match (chart, shortage) {
         (Some(_), Some(shortage)) => println!("\nThe chart is not written: {shortage}"),

@@ -85,6 +85,16 @@ impl ScaledStore {
         Ok(store)
     }
 
+    /// The name and version of the store; none for the memory store.
+    pub(crate) async fn version(&mut self) -> Result<Option<String>, Failure> {
+        match self {
+            Self::Memory => Ok(None),
+            Self::Redis(redis) => redis.version().map(Some),
+            Self::Sqlite(_) => sqlite_version().await.map(Some),
+            Self::Postgres(postgres) => postgres.version().await.map(Some),
+        }
+    }
+
     /// The address for the server under load; empty for the memory store.
     pub(crate) fn address(&self) -> String {
         match self {
@@ -126,6 +136,13 @@ fn resident(status: &str) -> Result<u64, Failure> {
 fn used_memory(info: &str) -> Result<u64, Failure> {
     let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
     Ok(line.ok_or("Redis reports no used_memory")?.trim().parse()?)
+}
+
+async fn sqlite_version() -> Result<String, Failure> {
+    let mut connection = SqliteConnection::connect("sqlite::memory:").await?;
+    let version: String = sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut connection).await?;
+    connection.close().await?;
+    Ok(format!("SQLite {version}"))
 }
 
 /// The size of the file, after the journal was copied into it.

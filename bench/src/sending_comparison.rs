@@ -1,11 +1,12 @@
 //! Compares Redis with and without batches and a connection per worker, in the same rounds.
 
-use crate::Failure;
 use crate::case::Case;
 use crate::case_run::{CaseRun, Runner};
+use crate::markdown_table::MarkdownTable;
 use crate::redis_server::RedisServer;
 use crate::statistics::Spread;
 use crate::wrk::Wrk;
+use crate::{Failure, machine};
 
 /// The compared cases: each with the first of its line.
 const CASES: [[&str; 3]; 2] = [
@@ -19,10 +20,8 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let generator = Wrk::in_folder(folder.path())?;
     let mut redis = RedisServer::start()?;
     let mut runner = Runner::new(&generator, folder.path(), seconds);
-    let mut table = vec![format!(
-        "{:<22} {:>11} {:>8} {:>7} {:>7}   vs. batched",
-        "CPU µs/request", "requests/s", "server", "Redis", "sum"
-    )];
+    let titles = ["case", "requests/s", "server CPU µs", "Redis CPU µs", "sum µs", "sum, relative to batched"];
+    let mut table = MarkdownTable::new(titles);
     for names in CASES {
         let mut runs: [Vec<CaseRun>; 3] = Default::default();
         for round in 0..rounds {
@@ -34,9 +33,10 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
             }
         }
         let rows = names.iter().zip(&runs).filter_map(|(name, runs_of_case)| row(name, runs_of_case, &runs[0]));
-        table.extend(rows);
+        rows.for_each(|row| table.push(row));
     }
-    println!("\n{}", table.join("\n"));
+    println!("\n{}", machine::line(&[redis.version()?]));
+    println!("\nPer request, medians of {rounds} rounds of {seconds} s (least–most)\n\n{table}");
     Ok(())
 }
 
@@ -45,19 +45,17 @@ fn cost(run: &CaseRun) -> f64 {
     run.micros_per_request(run.cpu.server + run.cpu.redis)
 }
 
-fn row(name: &str, runs: &[CaseRun], batched: &[CaseRun]) -> Option<String> {
-    let median = |figure: &dyn Fn(&CaseRun) -> f64| Some(Spread::of(runs.iter().map(figure))?.median);
-    let more = Spread::of(runs.iter().zip(batched).map(|(run, batched)| (cost(run) / cost(batched) - 1.0) * 100.0))?;
-    Some(format!(
-        "{name:<22} {:>11.0} {:>8.1} {:>7.1} {:>7.1}   {:+.0} % ({:+.0} to {:+.0})",
-        median(&CaseRun::throughput)?,
-        median(&|run| run.micros_per_request(run.cpu.server))?,
-        median(&|run| run.micros_per_request(run.cpu.redis))?,
-        median(&cost)?,
-        more.median,
-        more.least,
-        more.most
-    ))
+fn row(name: &str, runs: &[CaseRun], batched: &[CaseRun]) -> Option<[String; 6]> {
+    let spread = |figure: &dyn Fn(&CaseRun) -> f64| Spread::of(runs.iter().map(figure));
+    let ratio = Spread::of_pairs(runs, batched, |run, batched| cost(run) / cost(batched))?;
+    Some([
+        name.to_owned(),
+        spread(&CaseRun::throughput)?.cell(0),
+        spread(&|run| run.micros_per_request(run.cpu.server))?.cell(1),
+        spread(&|run| run.micros_per_request(run.cpu.redis))?.cell(1),
+        spread(&cost)?.cell(1),
+        ratio.cell(2),
+    ])
 }
 
 #[cfg(test)]
@@ -80,10 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn row_shows_cost_and_difference_per_round() {
+    fn row_shows_cost_and_ratio_per_round() {
         let row = row("x", &[run(30), run(50), run(40)], &[run(20), run(40), run(20)]).unwrap();
-        let shown: Vec<_> = row.split_whitespace().collect();
-        assert_eq!(shown, ["x", "100", "30.0", "10.0", "40.0", "+50", "%", "(+25", "to", "+100)"]);
+        let cpu = ["30.0 (22.5–37.5)", "10.0 (7.5–12.5)", "40.0 (30.0–50.0)"];
+        assert_eq!(row[2..], [cpu[0], cpu[1], cpu[2], "1.50 (1.25–2.00)"]);
     }
 
     #[test]

@@ -12,8 +12,10 @@ use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Postgres};
 use tokio::time::Instant;
 
-use crate::Failure;
+use crate::markdown_table::MarkdownTable;
 use crate::postgres_server::PostgresServer;
+use crate::statistics::Spread;
+use crate::{Failure, machine};
 
 /// Number of concurrent payers.
 const PAYERS: usize = 16;
@@ -66,8 +68,9 @@ async fn all(expired: u64) -> Result<(), Failure> {
     let pool = pool.connect(&server.url()).await?;
     sqlx::raw_sql(TABLES).execute(&pool).await?;
     let bank = Arc::new(Bank { guard: Guard::new(Memory::new()), pool, number: AtomicU64::new(0) });
+    println!("{}", machine::line(&[server.version().await?]));
     println!(
-        "PostgreSQL with fsync on, {PAYERS} payers, {ROUNDS} rounds of {TIME:?}; each payment is an insert and an update"
+        "\nfsync on, {PAYERS} payers, medians of {ROUNDS} rounds of {TIME:?} (least–most); each payment is an insert and an update"
     );
     compare(&bank).await?;
     clean(&bank, expired).await
@@ -82,13 +85,13 @@ async fn compare(bank: &Arc<Bank>) -> Result<(), Failure> {
         }
     }
     let [bare, ..] = &rates;
+    let mut table = MarkdownTable::new(["payment", "payments/s", "relative to bare"]);
     for (kind, rates) in PaymentKind::ALL.into_iter().zip(&rates) {
-        let mut ratios: Vec<_> = rates.iter().zip(bare).map(|(rate, bare)| rate / bare).collect();
-        ratios.sort_by(f64::total_cmp);
-        let [least, .., most] = ratios[..] else { return Err("no rounds".into()) };
-        let (rate, ratio) = (rates.iter().sum::<f64>() / ROUNDS as f64, ratios[ROUNDS / 2]);
-        println!("{:<28} {rate:>7.0} payments/s   {ratio:.2} ({least:.2}–{most:.2}) of bare", kind.name());
+        let ratio = Spread::of_pairs(rates, bare, |rate, bare| rate / bare).ok_or("no rounds")?;
+        let rate = Spread::of(rates.iter().copied()).ok_or("no rounds")?;
+        table.push([kind.name().to_owned(), rate.cell(0), ratio.cell(2)]);
     }
+    println!("\n{table}");
     Ok(())
 }
 
@@ -120,12 +123,12 @@ async fn clean(bank: &Arc<Bank>, expired: u64) -> Result<(), Failure> {
     }
     let removed = (before - left(bank).await?) as f64 / begun.elapsed().as_secs_f64();
     cleaner.abort();
-    let cleaned = rates.iter().sum::<f64>() / ROUNDS as f64;
-    println!("with a claim and its reply, before the removal      {lying:>7.0} payments/s");
-    println!(
-        "with a claim and its reply, during the removal      {cleaned:>7.0} payments/s   ratio {:.2}",
-        cleaned / lying
-    );
+    let cleaned = Spread::of(rates.iter().copied()).ok_or("no rounds")?;
+    let mut table = MarkdownTable::new(["with a claim and its reply", "payments/s", "relative to before"]);
+    table.push(["before the removal".to_owned(), format!("{lying:.0}"), "1".to_owned()]);
+    let ratio = format!("{:.2}", cleaned.median / lying);
+    table.push(["during the removal".to_owned(), cleaned.cell(0), ratio]);
+    println!("\n{table}\n");
     println!("removed {removed:.0} rows/s: all of them in about {:.0} s", expired as f64 / removed.max(1.0));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! CPU time of Redis and its client per verb of the store, sent one by one and in batches of 32: with scripts, with native compare-and-swap
 //! commands if the server has them, and with `GETDEL`, which earlier versions used to redeem a token.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,10 +11,11 @@ use redis::aio::MultiplexedConnection;
 use redis::{Client, Pipeline};
 use tokio::runtime::Builder;
 
+use crate::markdown_table::MarkdownTable;
 use crate::redis_server::RedisServer;
 use crate::redis_servers::downloaded;
 use crate::statistics::Spread;
-use crate::{Failure, cpu};
+use crate::{Failure, cpu, machine};
 
 /// The measured batch sizes.
 const BATCHES: [usize; 2] = [1, 32];
@@ -48,6 +49,15 @@ impl Verb {
             Self::Look => "look",
         }
     }
+
+    /// How the store sends the verb.
+    fn sent_by(self, is_native: bool) -> &'static str {
+        match self {
+            Self::Remove | Self::Swap if is_native => "native command",
+            Self::Remove | Self::Swap => "script",
+            Self::Insert | Self::GetDel | Self::Look => "command",
+        }
+    }
 }
 
 /// CPU time per verb, in microseconds.
@@ -59,42 +69,39 @@ struct VerbCost {
 
 /// Measures the servers: the installed one, and those with native commands that `make setup` downloads.
 pub(crate) fn measure(rounds: u64) -> Result<(), Failure> {
-    let mut table = vec![format!(
-        "| server | verb | by | {} |\n|---|---|---|{}",
-        BATCHES.map(|batch| format!("Redis µs, batch of {batch} | client µs, batch of {batch}")).join(" | "),
-        "---|".repeat(BATCHES.len() * 2)
-    )];
-    let native = [downloaded("redis-8.10")?, downloaded("valkey-9.0")?];
-    for (server, program) in
-        [("Redis 7.0", Path::new("redis-server")), ("Redis 8.10", &native[0]), ("Valkey 9.0", &native[1])]
-    {
-        let ways: &[bool] = if server == "Redis 7.0" { &[false] } else { &[false, true] };
-        for (verb, is_native) in Verb::ALL.iter().flat_map(|verb| ways.iter().map(move |native| (*verb, *native))) {
+    let [one, many] =
+        BATCHES.map(|batch| [format!("Redis µs, batch of {batch}"), format!("client µs, batch of {batch}")]);
+    let mut table = MarkdownTable::new(["server", "verb", "by", &one[0], &one[1], &many[0], &many[1]]);
+    let mut versions = Vec::new();
+    let installed = (PathBuf::from("redis-server"), &[false][..]);
+    let native = [downloaded("redis-8.10")?, downloaded("valkey-9.0")?].map(|program| (program, &[false, true][..]));
+    for (program, with_native) in [installed].into_iter().chain(native) {
+        let version = RedisServer::start_program(&program)?.version()?;
+        for (verb, is_native) in
+            Verb::ALL.iter().flat_map(|verb| with_native.iter().map(move |native| (*verb, *native)))
+        {
             if is_native && !matches!(verb, Verb::Remove | Verb::Swap) {
                 continue;
             }
-            let mut cells = Vec::new();
-            for batch in BATCHES {
-                let runs = (0..rounds).map(|_| run(program, verb, is_native, batch)).collect::<Result<Vec<_>, _>>()?;
-                let spread =
-                    |figure: fn(&VerbCost) -> f64| Spread::of(runs.iter().map(figure)).map(|spread| spread.median);
-                cells.push(format!(
-                    "{:.1} | {:.1}",
-                    spread(|run| run.redis).unwrap_or_default(),
-                    spread(|run| run.client).unwrap_or_default()
-                ));
-            }
-            let by = match verb {
-                Verb::Remove | Verb::Swap if is_native => "native command",
-                Verb::Remove | Verb::Swap => "script",
-                Verb::Insert | Verb::GetDel | Verb::Look => "command",
-            };
-            table.push(format!("| {server} | {} | {by} | {} |", verb.name(), cells.join(" | ")));
-            println!("{}", table.last().map_or("", String::as_str));
+            let [one, many] = BATCHES.map(|batch| cells(&program, verb, is_native, batch, rounds));
+            let ([one_redis, one_client], [many_redis, many_client]) = (one?, many?);
+            let names = [version.as_str(), verb.name(), verb.sent_by(is_native)];
+            println!("{} measured", names.join(", "));
+            let [server, verb, by] = names.map(str::to_owned);
+            table.push([server, verb, by, one_redis, one_client, many_redis, many_client]);
         }
+        versions.push(version);
     }
-    println!("\n{rounds} rounds of {VERBS} verbs, medians\n\n{}", table.join("\n"));
+    println!("\n{}", machine::line(&versions));
+    println!("\nCPU time per verb, medians of {rounds} rounds of {VERBS} verbs (least–most)\n\n{table}");
     Ok(())
+}
+
+/// CPU time of Redis and of its client.
+fn cells(program: &Path, verb: Verb, is_native: bool, batch: usize, rounds: u64) -> Result<[String; 2], Failure> {
+    let runs = (0..rounds).map(|_| run(program, verb, is_native, batch)).collect::<Result<Vec<_>, _>>()?;
+    let cell = |figure: fn(&VerbCost) -> f64| Some(Spread::of(runs.iter().map(figure))?.cell(1));
+    Ok([cell(|run| run.redis).ok_or("no rounds")?, cell(|run| run.client).ok_or("no rounds")?])
 }
 
 fn run(program: &Path, verb: Verb, is_native: bool, batch: usize) -> Result<VerbCost, Failure> {
