@@ -196,8 +196,7 @@ bench-memory: ## Measure time and instructions of each verb of the memory store 
 	cargo run --release -p onceward-bench --locked -- memory
 
 .PHONY: bench-scale
-bench-scale: ## Measure CPU, bytes and pauses with up to ten million tokens and keys; write docs/growth.svg (about 20 minutes, 8 GB)
-	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
+bench-scale: setup ## Measure CPU, bytes and pauses with up to ten million tokens and keys; write docs/growth.svg (about 15 minutes, 8 GB)
 	cargo run --release -p onceward-bench --locked -- scale 10000000 docs/growth.svg
 
 .PHONY: bench-sql

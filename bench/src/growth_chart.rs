@@ -8,7 +8,7 @@ use crate::growth_run::{GrowthRun, LoadedRoute};
 use crate::linear_scale::LinearScale;
 use crate::scaled_store::StoreKind;
 
-const WIDTH: f64 = 960.0;
+const WIDTH: f64 = 1020.0;
 const HEIGHT: f64 = TOP + ROWS.len() as f64 * ROW;
 /// Left edges of the panels of a row.
 const COLUMNS: [(LoadedRoute, f64); 2] = [(LoadedRoute::Token, 70.0), (LoadedRoute::Key, 550.0)];
@@ -64,8 +64,8 @@ impl Figure {
 
     fn heading(self, route: LoadedRoute) -> &'static str {
         match (self, route) {
-            (Self::Cpu, LoadedRoute::Token) => "Token: redeem, run. CPU µs per request",
-            (Self::Cpu, LoadedRoute::Key) => "Key (retryable): claim, run, store the response. CPU µs per request",
+            (Self::Cpu, LoadedRoute::Token) => "Token: CPU µs per request",
+            (Self::Cpu, LoadedRoute::Key) => "Key (retryable): CPU µs per request",
             (Self::Bytes, LoadedRoute::Token) => "Bytes per token",
             (Self::Bytes, LoadedRoute::Key) => "Bytes per key with its stored response",
         }

@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn goal_is_stated_with_the_bare_routes_and_the_cpu_time() {
         // The CPU time is 32 + 20 + 10 of 18 + 8 + 10.
-        let line = "The bare route of actix has 1.05 (1.00–1.10) times the throughput of axum's. Per request, Redis, idempotent needs 1.72 (1.72–1.72) times the CPU \
-            time (server, Redis and generator).";
+        let line = "The bare route of actix has 1.05 (1.00–1.10) times the throughput of axum's. \
+            Per request, Redis, idempotent needs 1.72 (1.72–1.72) times the CPU time (server, Redis and generator).";
         assert!(goals(&runs(2.0)).ends_with(line), "{}", goals(&runs(2.0)));
     }
 
