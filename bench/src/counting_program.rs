@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::Failure;
 use crate::allocation_cost::AllocationCost;
@@ -13,8 +14,10 @@ use crate::server_process::ServerProcess;
 
 /// The name of the program.
 const NAME: &str = "onceward-bench-counting";
-/// Number of requests before the measurement: every worker then has its connection to Redis.
+/// Number of requests before the measurement, and the pause after half of them: a worker opens its own connection to Redis only when the
+/// shared one is 100 ms old.
 pub(crate) const WARM_UP: usize = 1000;
+const PAUSE: Duration = Duration::from_millis(300);
 /// Number of measured parts, and of requests in each. The median leaves out a part in which a map grew or a timer fired.
 pub(crate) const PARTS: usize = 5;
 pub(crate) const REQUESTS: usize = 400;
@@ -45,7 +48,10 @@ impl CountingProgram {
         let connections = (0..CONNECTIONS).map(|_| HttpConnection::open(server.url()));
         let mut connections = connections.collect::<Result<Vec<_>, _>>()?;
         let (warm_up, measured) = tokens.split_at(WARM_UP);
-        send(case, &mut connections, warm_up)?;
+        let (before, after) = warm_up.split_at(WARM_UP / 2);
+        send(case, &mut connections, before)?;
+        pause();
+        send(case, &mut connections, after)?;
         // A replay sends the keys of the warm-up again.
         let measured = if case.tokens == Tokens::Few { warm_up } else { measured };
         let mut counts = vec![server.allocations()?];
@@ -71,6 +77,11 @@ impl CountingProgram {
         }
         Ok(cost(&counts).ok_or("no counts")?)
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "no request waits for this thread")]
+fn pause() {
+    std::thread::sleep(PAUSE);
 }
 
 /// Sends a request for each token, one after another.
