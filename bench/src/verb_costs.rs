@@ -118,12 +118,12 @@ fn run(program: &Path, verb: Verb, is_native: bool, batch: usize) -> Result<Verb
                 join_all(tickets.iter().map(|ticket| store.insert(ticket, b"\x02i", MINUTE, Room::Free))).await;
             }
         }
-        let before = [cpu::used_by(redis.id())?, cpu::used_by(std::process::id())?];
+        let before = [cpu::of_threads(redis.id())?, cpu::of_threads(std::process::id())?];
         for tickets in tickets.chunks(batch) {
             send(&store, &mut raw, verb, tickets).await?;
         }
-        let after = [cpu::used_by(redis.id())?, cpu::used_by(std::process::id())?];
-        let micros = |at: usize| (after[at] - before[at]).as_secs_f64() * 1e6 / VERBS as f64;
+        let after = [cpu::of_threads(redis.id())?, cpu::of_threads(std::process::id())?];
+        let micros = |at: usize| after[at].saturating_sub(before[at]).as_secs_f64() * 1e6 / VERBS as f64;
         Ok(VerbCost { redis: micros(0), client: micros(1) })
     })
 }
