@@ -94,6 +94,21 @@ fn count(digits: &[u8]) -> RedisResult<Option<usize>> {
     usize::try_from(count).ok().filter(|count| *count <= MAX_LENGTH).map(Some).ok_or_else(malformed)
 }
 
+/// Checks the replies in any bytes, for fuzzers: a part of a reply is never taken for a whole one, and redis-rs reads the same value.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_replies(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some(length)) = reply_length(rest) {
+        let (reply, next) = rest.split_at(length);
+        for end in 0..length.min(300) {
+            assert_eq!(reply_length(&reply[..end]).ok(), Some(None), "a part is taken for the whole");
+        }
+        let theirs = parse_redis_value(reply).and_then(Value::extract_error);
+        assert_eq!(format!("{:?}", parse(reply)), format!("{theirs:?}"), "redis-rs reads another value");
+        rest = next;
+    }
+}
+
 fn malformed() -> RedisError {
     (ErrorKind::Parse, "not a reply of Redis").into()
 }
