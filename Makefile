@@ -93,10 +93,10 @@ test-api: setup ## Check the running service against its specification with sche
 	tests/api.sh
 
 .PHONY: fuzz
-fuzz: ## Fuzz the parsers of tokens, headers, forms and records, each for FUZZ_SECONDS (60)
+fuzz: ## Fuzz the parsers of tokens, headers, forms, records and Redis replies, each for FUZZ_SECONDS (60)
 	[ "$$(target/tools/bin/cargo-fuzz --version 2>/dev/null)" = "cargo-fuzz $(CARGO_FUZZ)" ] || \
 	cargo install cargo-fuzz --version $(CARGO_FUZZ) --locked --root target/tools
-	for target in token header form record; do mkdir -p fuzz/corpus/$$target && \
+	for target in token header form record reply; do mkdir -p fuzz/corpus/$$target && \
 	RUSTC_BOOTSTRAP=1 target/tools/bin/cargo-fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 	-max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 || exit 1; done
 

@@ -71,7 +71,9 @@ pub fn form(bytes: &[u8]) {
 /// # Panics
 /// If an invariant does not hold.
 pub fn record(bytes: &[u8]) {
-    let again = match Record::decode(bytes) {
+    let (copied, shared) = (Record::decode(bytes), Record::decode_shared(&bytes::Bytes::copy_from_slice(bytes)));
+    assert_eq!(format!("{copied:?}"), format!("{shared:?}"), "the shared record differs");
+    let again = match copied {
         Ok(Record::Issued) => Record::ISSUED.to_vec(),
         Ok(Record::Attempted(attempted)) => attempted.encode(),
         Ok(Record::Claimed(claimed)) => claimed.encode(),
@@ -81,6 +83,15 @@ pub fn record(bytes: &[u8]) {
     assert_eq!(again, bytes, "the record has a second encoding");
 }
 
+/// Checks any bytes as replies of Redis: a part of a reply is never taken for a whole one, and redis-rs reads the same value.
+///
+/// # Panics
+/// If an invariant does not hold.
+#[cfg(feature = "redis")]
+pub fn reply(bytes: &[u8]) {
+    crate::store::check_replies(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -88,7 +99,7 @@ mod tests {
     use super::*;
 
     /// The seeds of the fuzzers.
-    const SEEDS: [&[u8]; 7] = [
+    const SEEDS: [&[u8]; 9] = [
         b"ow1_AHAV5zh3eEYNpJtEYdKc02AAAAGh5bFR9Ld7tpRiI_iJFfC8M9vJu5Pp6xZ6setKmw",
         b"\"8e03978e-40d5-43dd-bc93-6894a57f9324\";a=1",
         b"\x05--xy\r\nContent-Disposition: form-data; name=\"_onceward\"\r\n\r\nt\r\n--xy--\r\n",
@@ -96,6 +107,8 @@ mod tests {
         b"\x02i",
         b"\x02a0123456789abcdef0123456789abcdef0123456701234567",
         b"\x02c0123456789abcdef\x010123456789abcdef\x00\x000123456701234567\x00",
+        b"$2\r\nOK\r\n*2\r\n:1\r\n$-1\r\n-ERR no\r\n+OK\r\n",
+        b"%1\r\n+role\r\n#t\r\n>1\r\n+x\r\n=5\r\ntxt:a\r\n|1\r\n+a\r\n:1\r\n,1.5\r\n",
     ];
 
     fn all(bytes: &[u8]) {
@@ -103,6 +116,8 @@ mod tests {
         header(bytes);
         form(bytes);
         record(bytes);
+        #[cfg(feature = "redis")]
+        reply(bytes);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Renews claims while their handlers run, and retries failed writes.
 //!
-//! Both loops run on the background thread, so a handler that blocks its own thread does not lose its claim.
+//! All loops run on the background thread, so a handler that blocks its own thread does not lose its claim.
 
 mod queue;
 mod retries;

@@ -68,7 +68,8 @@ impl Reply {
         self.headers.fit()
     }
 
-    /// Adds a header, in addition to others of the same name. Ignores headers that are never stored, such as `Set-Cookie`.
+    /// Adds a header, in addition to others of the same name. Ignores headers that are never stored, such as `Set-Cookie`. A reply with a name
+    /// or value of more than 65,535 bytes cannot be stored, and [`headers`](Self::headers) does not show that header.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.push(&name.to_ascii_lowercase(), value.as_ref());

@@ -19,6 +19,8 @@ use std::time::Duration;
 
 pub use self::memory::Memory;
 pub(crate) use self::memory::OriginThread;
+#[cfg(all(feature = "redis", any(test, feature = "fuzzing")))]
+pub(crate) use self::redis::check_replies;
 #[cfg(feature = "redis")]
 pub use self::redis::{BadAddress, Redis};
 #[cfg(feature = "sql")]

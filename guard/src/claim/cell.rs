@@ -151,7 +151,7 @@ impl RecordCell {
         life: Duration,
         room: Room,
     ) -> Result<CellWrite, StoreError> {
-        let written = self.end(store, value, life, room).await?;
+        let written = self.change(store, Change::Renew(value, life, room)).await?;
         if matches!(written, CellWrite::Own) {
             self.hold(value);
         }

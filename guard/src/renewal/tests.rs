@@ -419,3 +419,43 @@ async fn lock_is_held_up_to_its_ceiling() {
     job.pass(SECOND * 2).await;
     assert!(job.is_free().await, "the lock has expired");
 }
+
+/// A claim that counts its steps.
+#[derive(Default)]
+struct CountedClaim(AtomicUsize);
+
+#[async_trait]
+impl Renewable for CountedClaim {
+    async fn step(self: Arc<Self>) -> bool {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+
+    async fn is_answered(&self) -> bool {
+        true
+    }
+
+    fn lease(&self) -> Duration {
+        LEASE
+    }
+}
+
+#[tokio::test]
+async fn claim_of_every_thread_is_renewed() {
+    let (_guard, gone) = watch::channel(());
+    let (queue, claim) = (RenewalQueue::begin(Clock::system(), gone), Arc::new(CountedClaim::default()));
+    // Threads are numbered one after the other, and other tests start some too: until each queue has had a claim.
+    let (mut added, mut used) = (0, [false; STEP_QUEUES]);
+    while used.contains(&false) {
+        let (queue, claim) = (queue.clone(), Arc::clone(&claim));
+        let position = std::thread::spawn(move || queue.add(claim, Duration::ZERO)).join().unwrap();
+        let QueuePosition::Step(number, _) = position else { panic!("it is a first step") };
+        (used[number], added) = (true, added + 1);
+        assert!(added < 1_000, "{used:?}");
+    }
+    let begun = tokio::time::Instant::now();
+    while claim.0.load(Ordering::SeqCst) < added {
+        assert!(begun.elapsed() < LEASE, "{} of {added} are renewed", claim.0.load(Ordering::SeqCst));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}

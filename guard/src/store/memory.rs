@@ -21,6 +21,7 @@ use self::entry::{EntryWeight, MemoryEntry};
 pub(crate) use self::origin_thread::OriginThread;
 use self::quota::{Quotas, RecordAddress, Shortage};
 use self::shard::{Place, Shard};
+use self::sweep::SearchLimits;
 use self::ticket_hasher::{TicketHash, TicketHasher};
 use super::{Bytes, Compared, Epoch, Room, Store, StoreError, async_trait};
 use crate::clock::Clock;
@@ -28,7 +29,8 @@ use crate::random::random;
 use crate::record::DoneRecord;
 use crate::ticket::{Kind, Ticket};
 
-/// The number of shards of the map. Each has its own lock, held for one verb. A shard that grows moves its records while its lock is held:
+/// The number of shards of the map. Each has its own lock, held for one verb, or while a full store searches
+/// the shard. A shard that grows moves its records while its lock is held:
 /// with ten million records, a shard has about ten thousand, which takes less than a millisecond.
 const SHARDS: usize = 1_024;
 
@@ -48,10 +50,11 @@ pub struct Memory {
     stub: fn(&[u8]) -> Option<Vec<u8>>,
     clock: Clock,
     epoch: Epoch,
-    /// When all shards were last searched for expired records, because the store was full. Zero if they never were.
+    search_limits: SearchLimits,
+    /// When a search of the full store last freed nothing, or examined every slot. Zero if none has.
     last_search: AtomicU64,
     /// The shard with which the next search begins.
-    searched_shard: AtomicUsize,
+    next_searched_shard: AtomicUsize,
     origin: std::sync::Arc<OriginThread>,
 }
 
@@ -74,8 +77,9 @@ impl Memory {
             stub: DoneRecord::without_reply,
             clock,
             epoch: random(),
+            search_limits: SearchLimits::default(),
             last_search: AtomicU64::new(0),
-            searched_shard: AtomicUsize::new(0),
+            next_searched_shard: AtomicUsize::new(0),
             origin: OriginThread::here(),
         }
     }

@@ -48,6 +48,8 @@ use self::command::bytes;
 use self::compare::{Comparison, KeyChange};
 use self::connection::{Endpoint, ManagedConnection, client};
 pub(super) use self::error::TransportError;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::reply::check_replies;
 use self::request::Request;
 use self::sentinel::Sentinels;
 use self::transport::{ApplicationConnection, Transport};

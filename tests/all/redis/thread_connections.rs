@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use onceward::Kind;
 use onceward::Ticket;
-use onceward::store::{Redis, Store as _};
+use onceward::store::{Compared, Redis, Room, Store as _};
 use onceward_tests::client::{order, token};
 use onceward_tests::faulty_tcp_proxy::Proxy;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
+use onceward_tests::service::{OncewardServer, command};
 use onceward_tests::shop::Shop;
-use tokio::runtime::Builder;
+use onceward_tests::tls_redis::TlsRedis;
+use tokio::runtime::{Builder, Handle};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
@@ -140,6 +142,81 @@ fn thread_connection_ends_with_its_runtime() {
         until("the connection is closed", SOON, is_alone).await;
         warm(&store, &redis).await;
     });
+}
+
+#[test]
+fn thread_that_blocks_on_a_worker_leaves_no_connection_behind() {
+    let redis = RedisServer::start();
+    let store = Redis::open(&redis.url()).unwrap().timeout(SOON);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        warm(&store, &redis).await;
+        for _ in 0..3 {
+            let (own, worker) = (store.clone(), Handle::current());
+            let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+            let thread = std::thread::spawn(move || {
+                worker.block_on(async {
+                    while stopped.try_recv().is_err() {
+                        own.look(&ticket()).await.expect("the store answers");
+                    }
+                });
+            });
+            let is_there = || async { connections(&redis).len() == 3 };
+            until("the blocking thread has a connection too", SOON, is_there).await;
+            stop.send(()).unwrap();
+            tokio::task::spawn_blocking(|| thread.join().unwrap()).await.unwrap();
+            store.look(&ticket()).await.expect("the worker still has its connection");
+        }
+        let are_closed = || async { connections(&redis).len() == 2 };
+        until("only the connections from before are left", SOON, are_closed).await;
+    });
+}
+
+/// Were its own connection refused, a thread would silently use the shared one.
+#[tokio::test]
+async fn thread_connection_logs_in_with_password_user_database_and_socket_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("redis.sock");
+    let redis = RedisServer::start_with(&["--unixsocket", socket.to_str().unwrap()]);
+    redis.ask::<()>("ACL SETUSER shop on >right-canary ~* &* +@all");
+    let port = redis.port();
+    let addresses = [
+        format!("redis://shop:right-canary@127.0.0.1:{port}"),
+        format!("redis://shop:right-canary@localhost:{port}/3"),
+        format!("unix://{}", socket.display()),
+        format!("unix://{}?user=shop&pass=right-canary&db=2", socket.display()),
+    ];
+    for address in addresses {
+        let store = Redis::open(&address).unwrap();
+        store.insert(&ticket(), b"1", SOON, Room::Free).await.expect("the store answers");
+        warm(&store, &redis).await;
+        assert_eq!(store.look(&ticket()).await.unwrap().as_deref(), Some(&b"1"[..]), "{address}: in the same database");
+        assert_eq!(store.remove(&ticket(), b"1", None).await.unwrap(), Compared::Done, "{address}");
+        drop(store);
+        let are_closed = || async { connections(&redis).is_empty() };
+        until("the connections are closed", SOON, are_closed).await;
+    }
+}
+
+#[tokio::test]
+async fn each_worker_opens_a_connection_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("redis.sock");
+    let redis = TlsRedis::start_with(&["--unixsocket", socket.to_str().unwrap()]);
+    let address = format!("rediss://{}", redis.host());
+    let mut start = command(&["--listen", "127.0.0.1:0", "--log", "json", "--store", &address]);
+    start.env("SSL_CERT_FILE", redis.authority());
+    let service = OncewardServer::spawn(start);
+    let mut connection = redis::Client::open(format!("unix://{}", socket.display())).unwrap().get_connection().unwrap();
+    let mut count = || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut connection).unwrap();
+        list.lines().filter(|line| line.contains("addr=127.0.0.1:")).count()
+    };
+    let begun = Instant::now();
+    while count() < 3 {
+        token(&service.url).await;
+        assert!(begun.elapsed() < SOON, "the shared connection, and one of a worker and of the background thread");
+    }
 }
 
 /// Firewalls and NAT drop idle connections, so TCP keepalive is enabled.

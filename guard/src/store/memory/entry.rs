@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::value::StoredValue;
 use crate::ticket::Ticket;
 
-/// The cost of a record besides its value: its slot, its places in the index and in the queue of deadlines at the usual load, and the
+/// The cost of a record besides its value: its slot, its places in the index and in the list of deadlines at the usual load, and the
 /// allocation of the value.
 const OVERHEAD: usize = 144;
 /// The minimum size that a value counts as. A token may become a claim, and a claim the record of a run without its response, so both

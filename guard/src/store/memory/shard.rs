@@ -182,9 +182,11 @@ mod tests {
     proptest! {
         #[test]
         fn shard_holds_what_a_map_would_hold(
+            is_colliding in any::<bool>(),
             changes in proptest::collection::vec((0_u8..60, 1_u64..100, 0_u8..3), 1..300),
         ) {
-            let (hasher, mut shard, mut model) = (TicketHasher::new(), Shard::default(), BTreeMap::new());
+            let hasher = if is_colliding { TicketHasher::colliding() } else { TicketHasher::new() };
+            let (mut shard, mut model) = (Shard::default(), BTreeMap::new());
             for (number, deadline, change) in changes {
                 let ticket = Ticket::of(Kind::Key, &[number]);
                 let hash = hasher.hash(&ticket);

@@ -10,11 +10,23 @@ use crate::ticket::Kind;
 
 /// The number of slots that each insert examines, to remove expired records. One cache line of deadlines.
 const SWEEP_PER_INSERT: usize = 8;
-/// The maximum number of slots that a write to a full store examines, and of expired records that it removes: a few milliseconds.
-const SEARCHED_SLOTS: usize = 2_000_000;
-const SEARCHED_RECORDS: usize = 2_000;
-/// The minimum interval in milliseconds between searches of a full store, after one that has found all expired records.
-const SEARCH_EVERY: u64 = 1_000;
+
+/// How long a write to a full store searches for expired records.
+pub(super) struct SearchLimits {
+    /// The maximum number of slots that one search examines.
+    pub(super) slots: usize,
+    /// The number of expired records after which a search ends that has freed anything.
+    pub(super) records: usize,
+    /// The minimum interval in milliseconds after a search that has freed nothing, or has examined every slot.
+    pub(super) interval: u64,
+}
+
+impl Default for SearchLimits {
+    /// Limits a search to a few milliseconds, and fruitless ones to a few percent of the CPU time.
+    fn default() -> Self {
+        Self { slots: 2_000_000, records: 2_000, interval: 100 }
+    }
+}
 
 /// What a search of a full store has found.
 #[derive(Default)]
@@ -26,8 +38,10 @@ struct Search {
 }
 
 impl Search {
-    fn is_long_enough(&self) -> bool {
-        self.slots >= SEARCHED_SLOTS || self.records >= SEARCHED_RECORDS
+    /// Returns whether the search ends before it has freed enough. Expired records of other kinds do not end it: a write must not be
+    /// rejected because of them.
+    fn is_long_enough(&self, limits: &SearchLimits) -> bool {
+        self.slots >= limits.slots || self.records >= limits.records && self.freed > 0
     }
 }
 
@@ -39,37 +53,39 @@ impl Memory {
     }
 
     /// Removes expired records of any kind until this many bytes of one kind are freed. Returns whether another attempt to write is
-    /// worthwhile. A long search ends early, and the next one continues with the next shard.
+    /// worthwhile. A long search ends early, and the next one continues there.
     pub(super) fn reclaim(&self, kind: Kind, shortage: usize) -> bool {
         let (now, last) = (self.clock.steady(), self.last_search.load(Ordering::Relaxed));
-        if last != 0 && now.saturating_sub(last) < SEARCH_EVERY {
+        if last != 0 && now.saturating_sub(last) < self.search_limits.interval {
             return false;
         }
-        let mut search = Search::default();
-        for _ in 0..self.shards.len() {
-            let number = self.searched_shard.load(Ordering::Relaxed) % self.shards.len();
-            if self.search(number, kind, shortage, now, &mut search) || search.is_long_enough() {
-                return search.freed > 0;
-            }
-            self.searched_shard.store(number + 1, Ordering::Relaxed);
+        let first = self.next_searched_shard.load(Ordering::Relaxed);
+        let (mut search, mut count) = (Search::default(), 0);
+        while count < self.shards.len() && search.freed < shortage && !search.is_long_enough(&self.search_limits) {
+            self.search((first + count) % self.shards.len(), kind, shortage, now, &mut search);
+            count += 1;
         }
-        self.last_search.store(now.max(1), Ordering::Relaxed);
-        true
+        // A shard with records of this kind may have more of them.
+        let next = if search.freed > 0 { first + count - 1 } else { first + count };
+        self.next_searched_shard.store(next % self.shards.len(), Ordering::Relaxed);
+        if search.freed == 0 || count == self.shards.len() {
+            self.last_search.store(now.max(1), Ordering::Relaxed);
+        }
+        search.freed > 0
     }
 
-    /// Searches one shard. Returns whether enough bytes are freed.
-    fn search(&self, number: usize, kind: Kind, shortage: usize, now: u64, search: &mut Search) -> bool {
+    /// Searches one shard.
+    fn search(&self, number: usize, kind: Kind, shortage: usize, now: u64, search: &mut Search) {
         let mut shard = self.lock_shard(number);
         let mut slots = shard.slots();
         search.slots += slots.len();
         while search.freed < shortage
-            && search.records < SEARCHED_RECORDS
+            && (search.records < self.search_limits.records || search.freed == 0)
             && let Some((expired, weight)) = self.remove_expired(&mut shard, &mut slots, now)
         {
             search.records += 1;
             search.freed += if expired == kind { weight.cost() } else { 0 };
         }
-        search.freed >= shortage
     }
 
     /// Removes the first of these slots whose record is expired, and continues after it.

@@ -232,8 +232,14 @@ async fn large_foreign_value_is_rejected_when_it_does_not_fit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn usage_count_stays_exact_under_concurrent_verbs() {
-    let clock = ManualClock::new();
-    let store = Arc::new(Memory::with_clock((&clock).into()).limit(256 * KIB));
+    for hasher in [TicketHasher::new(), TicketHasher::colliding()] {
+        let clock = ManualClock::new();
+        let store = Memory { hasher, ..Memory::with_clock((&clock).into()).limit(256 * KIB) };
+        call_verbs_concurrently(Arc::new(store), clock).await;
+    }
+}
+
+async fn call_verbs_concurrently(store: Arc<Memory>, clock: ManualClock) {
     let workers = (0..4).map(|worker: u64| {
         let (store, clock) = (Arc::clone(&store), clock.clone());
         tokio::spawn(async move {
@@ -306,7 +312,8 @@ async fn insert_removes_few_of_many_expired_records() {
 #[tokio::test]
 async fn full_store_finds_expired_records_of_one_kind_among_others() {
     let clock = ManualClock::new();
-    let store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
+    let mut store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
+    store.search_limits.records = 8;
     let intervals = fill(&store, Kind::Interval).await;
     clock.advance(MINUTE / 2);
     // One token expires with the intervals, the others later.
@@ -320,6 +327,35 @@ async fn full_store_finds_expired_records_of_one_kind_among_others() {
     assert_eq!(store.insert(&numbered(Kind::Token, tokens), b"xy", MINUTE, Room::Free).await.unwrap(), None);
     let error = store.insert(&numbered(Kind::Token, tokens + 1), b"xy", MINUTE, Room::Free).await.unwrap_err();
     assert!(error.is_full(), "the other tokens are live: {error}");
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn full_store_is_searched_part_by_part_at_intervals() {
+    let clock = ManualClock::new();
+    let mut store = Memory::with_clock((&clock).into()).limit(1024 * KIB);
+    store.search_limits.slots = 100;
+    // One token expires after the searches below have begun.
+    store.insert(&numbered(Kind::Token, 0), b"xy", MINUTE, Room::Free).await.unwrap();
+    let mut tokens = 1;
+    while store.insert(&numbered(Kind::Token, tokens), b"xy", 10 * MINUTE, Room::Free).await.is_ok() {
+        tokens += 1;
+    }
+    let next_shard = |store: &Memory| store.next_searched_shard.load(std::sync::atomic::Ordering::Relaxed);
+    let after_one = next_shard(&store);
+    assert!((1..SHARDS / 2).contains(&after_one), "2,048 tokens are in 1,024 shards: {after_one}");
+    for number in 0..100 {
+        store.insert(&numbered(Kind::Token, tokens + number), b"xy", MINUTE, Room::Free).await.unwrap_err();
+    }
+    assert_eq!(next_shard(&store), after_one, "a search that frees nothing is not repeated at once");
+    clock.advance(MINUTE);
+    let attempts = 2 * tokens / 100;
+    let mut attempt = 0;
+    while store.insert(&numbered(Kind::Token, tokens), b"xy", MINUTE, Room::Free).await.is_err() {
+        attempt += 1;
+        assert!(attempt < attempts, "the expired token is found");
+        clock.advance(Duration::from_millis(100));
+    }
     assert_counted(&store);
 }
 

@@ -15,9 +15,6 @@ use super::{Redis, SendMode};
 use crate::store::{Bytes, Epoch, StoreError};
 use crate::ticket::Ticket;
 
-/// Maximum number of attempts if other callers change the record between a command that changed nothing and the lookup that finds out why.
-pub(super) const TRIES: usize = 4;
-
 impl Redis {
     pub(super) fn deadline(&self) -> Deadline {
         Deadline::after(self.timeout)
@@ -168,9 +165,4 @@ pub(super) fn millis(ttl: Duration) -> Argument<'static> {
 pub(super) fn bytes(value: Value) -> Result<Option<Bytes>, StoreError> {
     let bytes = Option::<Vec<u8>>::from_redis_value(value).map_err(StoreError::unknown)?;
     Ok(bytes.map(Bytes::from))
-}
-
-/// The error of a verb that has changed nothing in so many tries.
-pub(super) fn conflicts() -> StoreError {
-    StoreError::not_executed(format!("gave up after {TRIES} conflicts with other changes of the same key"))
 }

@@ -10,13 +10,17 @@ use redis::Value;
 
 use super::Redis;
 use super::capabilities::{Capabilities, NativeCommands, is_unsupported};
-use super::command::{TRIES, bytes, conflicts, millis};
+use super::command::{bytes, millis};
 use super::deadline::Deadline;
 use super::request::{Argument, KeyName, Request};
 use super::scripts::{REMOVE, SWAP, SWAP_RESERVED, ScriptCall};
 use super::transport::Response;
 use crate::store::{Bytes, Compared, Epoch, Room, StoreError};
 use crate::ticket::Ticket;
+
+/// The maximum number of attempts if other callers change the record between a command that changed nothing and the lookup that finds out
+/// why.
+const TRIES: usize = 4;
 
 /// A change of one record whose value is as expected.
 pub(super) struct Comparison<'a> {
@@ -113,7 +117,7 @@ impl Redis {
                 }
             }
         }
-        Err(conflicts())
+        Err(StoreError::not_executed(format!("gave up after {TRIES} conflicts with other changes of the same key")))
     }
 
     /// Sends the server's own command, and a lookup if that changed nothing and does not say why.

@@ -24,7 +24,7 @@ pub(in crate::store) enum TransportError {
     Incapable,
     /// The user may not run scripts, and it is not known yet whether the server has commands that compare.
     Untried,
-    /// The command was sent, and no reply arrived within this time.
+    /// No reply arrived within this time. The command may have been sent.
     TimedOut(Duration),
     /// The server returned an error, or the connection broke.
     Redis(RedisError),

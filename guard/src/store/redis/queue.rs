@@ -29,7 +29,7 @@ use super::request::Request;
 use super::transport::Response;
 
 /// A buffer that has grown beyond this size for a long value is released after it.
-const LARGE: usize = 1024 * 1024;
+pub(super) const LARGE: usize = 1024 * 1024;
 
 /// Commands that wait to be sent or answered.
 #[derive(Default)]
@@ -55,7 +55,7 @@ pub(super) struct Received {
     pub(super) is_suspect: bool,
 }
 
-/// The result of a look at the deadlines.
+/// The result of [`CommandQueue::expire`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Expiry {
     /// When the next command is due.
@@ -151,26 +151,26 @@ impl CommandQueue {
         Ok(received)
     }
 
-    /// Fails the commands whose deadline and extra time have passed, and gives extra time to those whose deadline has just passed.
-    pub(super) fn expire(&self, now: Instant, breaker: &Breaker, wakers: &mut Vec<Waker>) -> Expiry {
+    /// Fails the commands whose deadline and extra time have passed, and gives extra time to those whose deadline has just passed. A
+    /// command that has not been sent tells against the connection only if the socket accepts nothing (`is_blocked`).
+    pub(super) fn expire(&self, now: Instant, is_blocked: bool, breaker: &Breaker, wakers: &mut Vec<Waker>) -> Expiry {
         let mut contents = self.contents();
-        let (mut expiry, mut unsent) = (Expiry::default(), Vec::new());
-        for (id, entry) in contents.entries.waiting() {
+        let (mut expiry, mut is_any_unsent) = (Expiry::default(), false);
+        for (_, entry) in contents.entries.waiting() {
             if let Some(due) = entry.due_after(now) {
                 expiry.next = Some(expiry.next.map_or(due, |next| next.min(due)));
                 continue;
             }
-            match entry.sent {
-                None => unsent.push(id),
-                Some(sent) if !entry.deadline.was_hurried(sent) => {
-                    breaker.timed_out();
-                    expiry.is_suspect |= entry.deadline.timed_out().is_suspect(false);
-                }
-                Some(_) => {}
+            is_any_unsent |= entry.sent.is_none();
+            if entry.sent.map_or(is_blocked, |sent| !entry.deadline.was_hurried(sent)) {
+                breaker.timed_out();
+                expiry.is_suspect = true;
             }
             entry.answer(Err(entry.deadline.timed_out()), wakers);
         }
-        unsent.into_iter().for_each(|id| contents.withdraw(id));
+        if is_any_unsent {
+            contents.withdraw_expired();
+        }
         contents.soonest = expiry.next;
         expiry
     }
@@ -178,7 +178,7 @@ impl CommandQueue {
     /// Removes the command of a caller that waits no longer. If it has not been sent, it never is.
     fn abandon(&self, id: EntryId) {
         let mut contents = self.contents();
-        if contents.entries.get(id).is_some_and(|entry| entry.sent.is_none()) {
+        if contents.entries.get(id).is_some_and(|entry| entry.sent.is_none() && entry.is_waiting()) {
             contents.withdraw(id);
         }
         contents.entries.remove(id);

@@ -53,6 +53,14 @@ impl QueueEntry {
         (now < until).then_some(until)
     }
 
+    /// Takes the reply that waits for the epoch. An entry that has timed out meanwhile keeps its error.
+    pub(super) fn take_reply(&mut self) -> Option<Value> {
+        match &mut self.state {
+            EntryState::Replied(value) => Some(std::mem::replace(value, Value::Nil)),
+            _ => None,
+        }
+    }
+
     /// Stores the response for the caller, whose waker it adds to `wakers`.
     pub(super) fn answer(&mut self, answer: Result<Response, TransportError>, wakers: &mut Vec<Waker>) {
         self.state = EntryState::Answered(answer);

@@ -5,6 +5,11 @@ use std::ops::Range;
 use memchr::memchr;
 use redis::{ErrorKind, RedisError, RedisResult, Value, parse_redis_value};
 
+/// The maximum length of a value, and number of parts. The limit of Redis is 512 MB unless it is configured otherwise.
+const MAX_LENGTH: usize = 1 << 30;
+/// The maximum length of a line: an error, a simple string or a number.
+const MAX_LINE: usize = 64 * 1024;
+
 /// Returns the length of the first reply in these bytes; `None` if they end before it does.
 ///
 /// # Errors
@@ -12,13 +17,13 @@ use redis::{ErrorKind, RedisError, RedisResult, Value, parse_redis_value};
 pub(super) fn reply_length(bytes: &[u8]) -> RedisResult<Option<usize>> {
     let (mut at, mut parts) = (0, 1_usize);
     while parts > 0 {
-        let Some(line) = line_at(bytes, at) else { return Ok(None) };
+        let Some(line) = line_at(bytes, at)? else { return Ok(None) };
         let (kind, end) = (bytes[at], line.end + 2);
         parts -= 1;
         at = match kind {
             b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => end,
             b'$' | b'=' | b'!' => match count(&bytes[line])? {
-                Some(length) => end.checked_add(length + 2).ok_or_else(malformed)?,
+                Some(length) => end_of_value(bytes, end + length)?,
                 None => end,
             },
             b'*' | b'~' | b'>' | b'%' | b'|' => {
@@ -46,7 +51,7 @@ pub(super) fn parse(reply: &[u8]) -> RedisResult<Value> {
         b"$-1\r\n" | b"_\r\n" => Ok(Value::Nil),
         b":1\r\n" => Ok(Value::Int(1)),
         b":0\r\n" => Ok(Value::Int(0)),
-        [b'$', ..] => match line_at(reply, 0) {
+        [b'$', ..] => match line_at(reply, 0)? {
             Some(line) => Ok(Value::BulkString(reply[line.end + 2..reply.len() - 2].to_vec())),
             None => Err(malformed()),
         },
@@ -55,10 +60,26 @@ pub(super) fn parse(reply: &[u8]) -> RedisResult<Value> {
 }
 
 /// Returns where the first line after the kind of a reply is; `None` if the bytes end before it does.
-fn line_at(bytes: &[u8], at: usize) -> Option<Range<usize>> {
-    let rest = bytes.get(at + 1..)?;
-    let end = at + 1 + memchr(b'\r', rest)?;
-    (end + 1 < bytes.len()).then_some(at + 1..end)
+fn line_at(bytes: &[u8], at: usize) -> RedisResult<Option<Range<usize>>> {
+    let Some(rest) = bytes.get(at + 1..) else { return Ok(None) };
+    match memchr(b'\r', rest) {
+        Some(length) if length > MAX_LINE => Err(malformed()),
+        None if rest.len() > MAX_LINE => Err(malformed()),
+        Some(length) => match rest.get(length + 1) {
+            Some(b'\n') => Ok(Some(at + 1..at + 1 + length)),
+            Some(_) => Err(malformed()),
+            None => Ok(None),
+        },
+        None => Ok(None),
+    }
+}
+
+/// Returns the end of a value whose content ends at `at`, behind its line end.
+fn end_of_value(bytes: &[u8], at: usize) -> RedisResult<usize> {
+    match bytes.get(at..at + 2) {
+        Some(b"\r\n") | None => Ok(at + 2),
+        Some(_) => Err(malformed()),
+    }
 }
 
 /// Parses a length; `None` if it is negative, which means that there is no value.
@@ -66,11 +87,26 @@ fn count(digits: &[u8]) -> RedisResult<Option<usize>> {
     if digits == b"-1" {
         return Ok(None);
     }
-    // No reply is longer than the limit of Redis for a value, 512 MB, by more than its parts.
     if digits.is_empty() || digits.len() > 10 || !digits.iter().all(u8::is_ascii_digit) {
         return Err(malformed());
     }
-    Ok(Some(digits.iter().fold(0, |count, digit| count * 10 + usize::from(digit - b'0'))))
+    let count = digits.iter().fold(0, |count, digit| count * 10 + u64::from(digit - b'0'));
+    usize::try_from(count).ok().filter(|count| *count <= MAX_LENGTH).map(Some).ok_or_else(malformed)
+}
+
+/// Checks the replies in any bytes, for fuzzers: a part of a reply is never taken for a whole one, and redis-rs reads the same value.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn check_replies(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some(length)) = reply_length(rest) {
+        let (reply, next) = rest.split_at(length);
+        for end in 0..length.min(300) {
+            assert_eq!(reply_length(&reply[..end]).ok(), Some(None), "a part is taken for the whole");
+        }
+        let theirs = parse_redis_value(reply).and_then(Value::extract_error);
+        assert_eq!(format!("{:?}", parse(reply)), format!("{theirs:?}"), "redis-rs reads another value");
+        rest = next;
+    }
 }
 
 fn malformed() -> RedisError {
@@ -125,10 +161,24 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_reply_are_rejected() {
-        for bytes in ["HTTP/1.1 400 Bad Request\r\n", "$x\r\n", "$-2\r\n", "*\r\n", "$99999999999\r\n", "\r\n\r\n"] {
+        for bytes in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "$x\r\n",
+            "$-2\r\n",
+            "*\r\n",
+            "$99999999999\r\n",
+            "$9999999999\r\n",
+            "\r\n\r\n",
+            "+a\rb\r\n",
+            "$3\r\nabcXX",
+            "$3\rXabc\r\n",
+            "*1\r\n$1\r\nab\r\n",
+        ] {
             assert!(reply_length(bytes.as_bytes()).is_err(), "{bytes:?}");
         }
-        let many = "*9999999999\r\n".repeat(3);
+        assert_eq!(reply_length(&[b'+'; MAX_LINE]).unwrap(), None, "the line may end later");
+        assert!(reply_length(&[b'+'; MAX_LINE + 2]).is_err(), "it grows without end");
+        let many = "*1073741824\r\n".repeat(3);
         assert_eq!(reply_length(many.as_bytes()).unwrap(), None, "more parts may follow");
     }
 

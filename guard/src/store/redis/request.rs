@@ -10,7 +10,7 @@ use super::slot::slot_of;
 use crate::ticket::Ticket;
 
 /// The maximum number of arguments, the name of the command included.
-const MOST: usize = 8;
+const MAX_ARGUMENTS: usize = 8;
 /// The length of a digest in base64url.
 const DIGEST: usize = 43;
 
@@ -69,7 +69,7 @@ pub(super) struct Request<'a> {
     pub(super) wants_epoch: bool,
     /// True if the command is not sent in one batch with others, for the benchmark.
     pub(super) is_alone: bool,
-    arguments: [Argument<'a>; MOST],
+    arguments: [Argument<'a>; MAX_ARGUMENTS],
     count: usize,
 }
 
@@ -80,8 +80,8 @@ impl<'a> Request<'a> {
         wants_epoch: bool,
         arguments: [Argument<'a>; COUNT],
     ) -> Self {
-        const { assert!(COUNT <= MOST) };
-        let mut all = [Argument::Key; MOST];
+        const { assert!(COUNT <= MAX_ARGUMENTS) };
+        let mut all = [Argument::Key; MAX_ARGUMENTS];
         all[..COUNT].copy_from_slice(&arguments);
         Self { key, wants_epoch, is_alone: false, arguments: all, count: COUNT }
     }
@@ -99,7 +99,7 @@ impl<'a> Request<'a> {
         body: &'a str,
         arguments: [Argument<'a>; COUNT],
     ) -> Self {
-        const { assert!(COUNT + 4 <= MOST) };
+        const { assert!(COUNT + 4 <= MAX_ARGUMENTS) };
         let call =
             [Argument::Text(verb.as_bytes()), Argument::Text(body.as_bytes()), Argument::Number(1), Argument::Key];
         let mut request = Self::new(key, wants_epoch, call);

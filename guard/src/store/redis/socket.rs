@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use futures_util::future::select_ok;
 use redis::aio::AsyncStream;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::SockRef;
@@ -10,14 +11,14 @@ use redis::{Client, Cmd, ConnectionAddr, ErrorKind, Pipeline, RedisConnectionInf
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::connection::CONNECT;
-use super::reply::{parse, reply_length};
+use super::reply::{is_push, parse, reply_length};
 
 /// A connected socket: TCP, TLS or a Unix socket.
 pub(super) type Socket = Box<dyn AsyncStream + Send + Unpin>;
@@ -47,8 +48,14 @@ async fn connect(client: &Client) -> RedisResult<Socket> {
     }
 }
 
+/// Connects to the first address of the host that answers, as redis-rs does: one of them may be unreachable.
 async fn connect_tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStream> {
-    let socket = TcpStream::connect((host, port)).await?;
+    let attempts: Vec<_> =
+        lookup_host((host, port)).await?.map(|address| Box::pin(TcpStream::connect(address))).collect();
+    if attempts.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name of the server has no address"));
+    }
+    let (socket, _) = select_ok(attempts).await?;
     socket.set_nodelay(settings.nodelay())?;
     let options = SockRef::from(&socket);
     if let Some(keepalive) = settings.keepalive() {
@@ -75,23 +82,25 @@ fn trusting_system() -> RedisResult<ClientConfig> {
 async fn log_in(socket: &mut Socket, login: &RedisConnectionInfo) -> RedisResult<()> {
     let (commands, required) = login_commands(login);
     socket.write_all(&commands.get_packed_pipeline()).await?;
-    let mut received = Vec::new();
-    for number in 0..commands.len() {
-        let length = loop {
-            if let Some(length) = reply_length(&received)? {
-                break length;
-            }
+    let (mut received, mut number) = (Vec::new(), 0);
+    while number < commands.len() {
+        let Some(length) = reply_length(&received)? else {
             if socket.read_buf(&mut received).await? == 0 {
                 return Err(RedisError::from(io::Error::from(io::ErrorKind::UnexpectedEof)));
             }
+            continue;
         };
-        let reply = parse(&received[..length]);
-        if number < required {
-            reply?;
+        if !is_push(&received) {
+            let reply = parse(&received[..length]);
+            if number < required {
+                reply?;
+            }
+            number += 1;
         }
         received.drain(..length);
     }
-    Ok(())
+    // Otherwise the rest would be taken for the reply to the first command.
+    if received.is_empty() { Ok(()) } else { Err((ErrorKind::Parse, "a reply to no command").into()) }
 }
 
 /// Returns the commands after which the connection can be used, and how many of them the server has to accept.
@@ -155,6 +164,9 @@ mod tests {
     async fn rejected_login_fails_and_an_unknown_library_name_does_not() {
         let unknown = b"%1\r\n+proto\r\n:3\r\n+OK\r\n-ERR unknown\r\n-ERR unknown\r\n";
         log_in_with_replies(unknown).await.unwrap();
+        let push = b"%0\r\n>1\r\n+push\r\n+OK\r\n+OK\r\n+OK\r\n";
+        log_in_with_replies(push).await.unwrap();
+        assert!(log_in_with_replies(b"%0\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n").await.is_err(), "a reply too many");
         let denied = b"-WRONGPASS no\r\n+OK\r\n+OK\r\n+OK\r\n";
         assert_eq!(log_in_with_replies(denied).await.unwrap_err().code(), Some("WRONGPASS"));
         let database = b"%0\r\n-ERR DB index is out of range\r\n+OK\r\n+OK\r\n";

@@ -9,7 +9,8 @@
 //! rounds), and a key 22 % (20 to 26 %), as `make bench-sending` shows.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::Client;
@@ -40,8 +41,26 @@ struct ThreadConnection {
     id: ConnectionId,
     runs_scripts: bool,
     native: Arc<NativeCell>,
-    /// `None` while it is being opened.
-    queue: Option<Arc<CommandQueue>>,
+    slot: Arc<QueueSlot>,
+}
+
+/// The queue of a connection, shared with the task that opens and keeps it. That task may run on another thread: a thread that blocks on
+/// the runtime of a worker has a connection too, which the worker drives.
+#[derive(Default)]
+struct QueueSlot {
+    /// Empty while the connection is being opened.
+    queue: OnceLock<Arc<CommandQueue>>,
+    /// The task has ended.
+    is_ended: AtomicBool,
+}
+
+impl QueueSlot {
+    /// Accepts no more commands. Those in flight are still answered.
+    fn close(&self) {
+        if let Some(queue) = self.queue.get() {
+            queue.close();
+        }
+    }
 }
 
 /// The shared connection that it stands in for, and the runtime that drives it.
@@ -73,13 +92,22 @@ impl ThreadLocalConnector {
     ) -> Option<PendingResponse> {
         let (runtime, id) = this_thread(number)?;
         HERE.with_borrow_mut(|here| match here.iter().find(|own| own.id == id) {
-            Some(own) => own.queue.as_ref()?.ask(request, deadline),
-            None => {
+            Some(own) if !own.slot.is_ended.load(Ordering::Relaxed) => own.slot.queue.get()?.ask(request, deadline),
+            _ => {
+                here.retain(|own| !own.slot.is_ended.load(Ordering::Relaxed));
                 let shared = live().filter(|live| live.number == number)?;
                 let (broken, wanted) = (self.broken.clone(), self.wanted.subscribe());
-                runtime.spawn(keep(id, shared.client.clone(), broken, wanted, Arc::clone(&self.breaker)));
-                let native = Arc::clone(&shared.native);
-                here.push(ThreadConnection { id, runs_scripts: shared.runs_scripts, native, queue: None });
+                let (native, slot) = (Arc::clone(&shared.native), Arc::<QueueSlot>::default());
+                let registration = Registration(Arc::clone(&slot));
+                runtime.spawn(keep(
+                    number,
+                    registration,
+                    shared.client.clone(),
+                    broken,
+                    wanted,
+                    Arc::clone(&self.breaker),
+                ));
+                here.push(ThreadConnection { id, runs_scripts: shared.runs_scripts, native, slot });
                 None
             }
         })
@@ -105,17 +133,17 @@ fn this_thread(number: u64) -> Option<(Handle, ConnectionId)> {
 
 /// Opens a connection, and closes it when the shared one breaks or is dropped.
 async fn keep(
-    id: ConnectionId,
+    number: u64,
+    registration: Registration,
     client: Client,
     broken: watch::Sender<u64>,
     mut wanted: watch::Receiver<()>,
     breaker: Arc<Breaker>,
 ) {
-    let registration = Registration(id);
     let mut reports = broken.subscribe();
     let is_over = async {
         tokio::select! {
-            _ = reports.wait_for(|broken| *broken >= id.number) => {}
+            _ = reports.wait_for(|broken| *broken >= number) => {}
             _ = wanted.changed() => {}
         }
     };
@@ -125,10 +153,10 @@ async fn keep(
             Ok(socket) => {
                 let queue = Arc::default();
                 let broken = broken.clone();
-                let driver = QueueDriver::new(Arc::clone(&queue), socket, breaker, move || report(&broken, id.number));
-                registration.fill(queue);
-                tokio::spawn(driver.run());
-                std::future::pending().await
+                let driver = QueueDriver::new(Arc::clone(&queue), socket, breaker, move || report(&broken, number));
+                let _ = registration.0.queue.set(queue);
+                // A task of its own: after the end of this one, it still answers the commands in flight.
+                let _ = tokio::spawn(driver.run()).await;
             }
             Err(error) => {
                 tracing::debug!(%error, "could not open a connection for this worker; it uses the shared one");
@@ -142,29 +170,19 @@ async fn keep(
     }
 }
 
-/// An entry in this thread's list of connections, removed on drop, also when the runtime shuts down.
-struct Registration(ConnectionId);
-
-impl Registration {
-    fn fill(&self, queue: Arc<CommandQueue>) {
-        HERE.with_borrow_mut(|here| {
-            here.iter_mut().filter(|own| own.id == self.0).for_each(|own| own.queue = Some(Arc::clone(&queue)));
-        });
-    }
-}
+/// The task that keeps a connection. When it ends, also because its runtime shuts down, the thread may open another connection.
+struct Registration(Arc<QueueSlot>);
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // A thread that is ending has already dropped the list.
-        let _ = HERE.try_with(|here| here.try_borrow_mut().map(|mut here| here.retain(|own| own.id != self.0)));
+        self.0.is_ended.store(true, Ordering::Relaxed);
+        self.0.close();
     }
 }
 
 impl Drop for ThreadConnection {
-    /// Commands in flight are still answered.
+    /// The thread has ended, or the task that keeps the connection has.
     fn drop(&mut self) {
-        if let Some(queue) = &self.queue {
-            queue.close();
-        }
+        self.slot.close();
     }
 }

@@ -40,6 +40,11 @@ fn with_header(reply: Reply, header: &str) -> Result<Reply, Failure> {
             "--header: `{header}` is malformed; use the form `content-type: text/plain`"
         )));
     }
+    if value.len() > usize::from(u16::MAX) {
+        return Err(Failure::usage(format!(
+            "--header: the value of `{name}` is longer than 65,535 bytes and cannot be stored"
+        )));
+    }
     let before = reply.headers().count();
     let reply = reply.header(name, value);
     if reply.headers().count() == before {

@@ -16,7 +16,7 @@ use crate::store::redis::request::Request;
 use crate::store::redis::transport::Response;
 
 /// The maximum number of commands that share one `INFO replication`: the first receives its response only when the last one does.
-pub(super) const MOST: usize = 64;
+pub(super) const MAX_PER_INFO: usize = 64;
 /// `INFO replication` as it is sent.
 const INFO: &[u8] = b"*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
 /// The commands of a queue, behind its lock.
@@ -60,7 +60,7 @@ impl QueueContents {
         self.queued += 1;
         self.without_info += usize::from(request.wants_epoch);
         self.is_one_by_one = request.is_alone;
-        if self.without_info >= MOST || self.is_one_by_one {
+        if self.without_info >= MAX_PER_INFO || self.is_one_by_one {
             self.complete();
         }
         self.soonest = Some(self.soonest.map_or(deadline.at, |soonest| soonest.min(deadline.at)));
@@ -77,7 +77,7 @@ impl QueueContents {
         }
     }
 
-    /// Returns how many commands the first one and its `INFO replication` are, and their length.
+    /// Returns the number and the length in bytes of the commands to send next: one, or one and its `INFO replication`.
     pub(super) fn first(&mut self) -> (usize, usize) {
         let sent = self.expected.len() - self.queued;
         let command = self.expected.get(sent).map_or(0, |first| length_of(*first, &mut self.entries));
@@ -116,6 +116,26 @@ impl QueueContents {
         }
     }
 
+    /// Removes the commands that have not been sent, and have been answered by a timeout.
+    pub(super) fn withdraw_expired(&mut self) {
+        let sent = self.expected.len() - self.queued;
+        let unsent = std::mem::take(&mut self.unsent);
+        let mut at = 0;
+        for expected in self.expected.split_off(sent) {
+            let length = length_of(expected, &mut self.entries);
+            let is_kept = match expected {
+                Expected::Command(id) => self.entries.get(id).is_some_and(|entry| entry.is_waiting()),
+                Expected::Info => true,
+            };
+            if is_kept {
+                self.unsent.extend_from_slice(&unsent[at..at + length]);
+                self.expected.push_back(expected);
+            }
+            at += length;
+        }
+        self.queued = self.expected.len() - sent;
+    }
+
     /// Passes one reply on. Returns whether the connection is suspect.
     pub(super) fn receive(
         &mut self,
@@ -132,8 +152,9 @@ impl QueueContents {
             Some(Expected::Info) | None => {
                 let epoch = ids.epoch(reply);
                 for id in self.replied.drain(..) {
-                    let Some(entry) = self.entries.get(id) else { continue };
-                    if let EntryState::Replied(value) = std::mem::replace(&mut entry.state, EntryState::Done) {
+                    if let Some(entry) = self.entries.get(id)
+                        && let Some(value) = entry.take_reply()
+                    {
                         breaker.answered();
                         entry.answer(Ok(Response { value, epoch }), wakers);
                     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::contents::MOST;
+use super::contents::MAX_PER_INFO;
 use super::*;
 use crate::store::redis::request::{Argument, KeyName};
 use crate::ticket::{Kind, Ticket};
@@ -75,11 +75,45 @@ fn response_with_an_epoch_waits_for_it() {
 }
 
 #[test]
-fn many_commands_share_the_replication_id_in_groups() {
+fn each_group_of_commands_has_the_epoch_that_was_read_after_it() {
     let queue = Arc::default();
-    let asked: Vec<_> = (0..=MOST as u64).map(|number| ask_with(&queue, number, true)).collect();
+    let mut asked: Vec<_> = (0..=MAX_PER_INFO as u64).map(|number| ask_with(&queue, number, true)).collect();
     assert_eq!(sent(&queue).matches("INFO").count(), 2);
-    assert_eq!(asked.len(), MOST + 1);
+    let info_b = String::from_utf8_lossy(INFO_A).replace('a', "b");
+    // `replace` changes the names too.
+    let info_b = info_b.replace("mbster", "master");
+    received(&queue, &[&b":1\r\n".repeat(MAX_PER_INFO), INFO_A, b":1\r\n", info_b.as_bytes()].concat()).unwrap();
+    let epochs: Vec<_> = asked.iter_mut().map(|asked| polled(asked).unwrap().unwrap().epoch).collect();
+    let [a, b] = [INFO_A, info_b.as_bytes()].map(|info| ReplicationIdReader::default().epoch(info));
+    assert_ne!(a, b);
+    assert!(epochs[..MAX_PER_INFO].iter().all(|epoch| *epoch == a) && epochs[MAX_PER_INFO] == b, "{epochs:?}");
+}
+
+#[test]
+fn caller_that_leaves_before_the_epoch_is_read_changes_no_other_response() {
+    let queue = Arc::default();
+    let (dropped, mut other) = (ask_with(&queue, 1, true), ask_with(&queue, 2, true));
+    sent(&queue);
+    received(&queue, b":1\r\n:2\r\n").unwrap();
+    drop(dropped);
+    let mut next = ask_with(&queue, 3, true);
+    sent(&queue);
+    received(&queue, INFO_A).unwrap();
+    assert_eq!(value(&mut other), Value::Int(2));
+    assert!(polled(&mut next).is_none(), "it uses the slot of the dropped one");
+    received(&queue, &[b":3\r\n", INFO_A].concat()).unwrap();
+    assert_eq!(value(&mut next), Value::Int(3));
+}
+
+#[test]
+fn command_that_times_out_before_the_epoch_is_read_stays_timed_out() {
+    let (queue, begun) = (Arc::default(), Instant::now());
+    let mut late = ask_with(&queue, 1, true);
+    sent(&queue);
+    received(&queue, b":1\r\n").unwrap();
+    assert!(expired(&queue, begun).is_suspect);
+    received(&queue, INFO_A).unwrap();
+    assert!(matches!(polled(&mut late), Some(Err(TransportError::TimedOut(_)))));
 }
 
 #[test]
@@ -115,7 +149,13 @@ fn commands_one_by_one_are_taken_one_by_one() {
 
 /// Lets the deadline of commands that were asked at `begun` pass, and their extra time too.
 fn expired(queue: &CommandQueue, begun: Instant) -> Expiry {
-    let expire = |seconds| queue.expire(begun + Duration::from_secs(seconds), &Breaker::new("a test"), &mut Vec::new());
+    expired_on(queue, begun, false)
+}
+
+/// The same on a socket that accepts nothing, if it is blocked.
+fn expired_on(queue: &CommandQueue, begun: Instant, is_blocked: bool) -> Expiry {
+    let breaker = Breaker::new("a test");
+    let expire = |seconds| queue.expire(begun + Duration::from_secs(seconds), is_blocked, &breaker, &mut Vec::new());
     let next = expire(11).next;
     assert!(next.is_some_and(|next| next > begun + Duration::from_secs(11)), "the extra time ends later");
     expire(12)
@@ -148,13 +188,46 @@ fn command_that_times_out_before_it_is_sent_is_never_sent() {
 }
 
 #[test]
+fn expired_commands_are_withdrawn_from_between_others() {
+    let (queue, begun) = (Arc::<CommandQueue>::default(), Instant::now());
+    let ask_later = |number| {
+        let ticket = Ticket::of(Kind::Key, b"x");
+        let key = KeyName { prefix: "p", ticket: &ticket };
+        let request = Request::new(key, false, [Argument::Text(b"GET"), Argument::Number(number)]);
+        queue.ask(&request, Deadline::after(Duration::from_secs(60))).expect("the queue is open")
+    };
+    let (first, mut late, second, mut later, third) =
+        (ask_later(1), ask(&queue, 2), ask_later(3), ask_with(&queue, 4, true), ask_later(5));
+    let breaker = Breaker::new("a test");
+    for seconds in [11, 12] {
+        queue.expire(begun + Duration::from_secs(seconds), false, &breaker, &mut Vec::new());
+    }
+    assert!(
+        polled(&mut late).is_some_and(|late| late.is_err()) && polled(&mut later).is_some_and(|late| late.is_err())
+    );
+    assert!(sent(&queue).starts_with("*2 $3 GET $1 1 *2 $3 GET $1 3 *2 $3 GET $1 5 "));
+    received(&queue, b":1\r\n:3\r\n:5\r\n").unwrap();
+    for (mut response, number) in [(first, 1), (second, 3), (third, 5)] {
+        assert_eq!(value(&mut response), Value::Int(number));
+    }
+}
+
+#[test]
+fn socket_that_accepts_nothing_makes_the_connection_suspect() {
+    let (queue, begun) = (Arc::default(), Instant::now());
+    let unsent = ask(&queue, 1);
+    assert!(expired_on(&queue, begun, true).is_suspect);
+    drop(unsent);
+}
+
+#[test]
 fn failed_queue_fails_every_command_and_accepts_none() {
     let queue: Arc<CommandQueue> = Arc::default();
-    let (mut sent_one, mut unsent) = (ask(&queue, 1), ask(&queue, 2));
+    let (mut first, mut second) = (ask(&queue, 1), ask(&queue, 2));
     sent(&queue);
-    let mut answered = ask(&queue, 3);
+    let mut unsent = ask(&queue, 3);
     queue.fail(&lost());
-    for response in [&mut sent_one, &mut unsent, &mut answered] {
+    for response in [&mut first, &mut second, &mut unsent] {
         assert!(matches!(polled(response), Some(Err(TransportError::Redis(error))) if error.is_io_error()));
     }
     let ticket = Ticket::of(Kind::Key, b"x");
