@@ -20,9 +20,10 @@ pub(crate) const PAUSES: &str = "memory-pauses";
 const TTL: Duration = Duration::from_secs(600);
 /// The number of bytes that a token counts, and that the store allows for each: half of the limit is for tokens.
 const LIMIT_PER_TOKEN: usize = 2 * 256;
-/// Number of rejected inserts, and the time between two: after a search that found nothing, a full store searches again a second later.
+/// Number of rejected inserts, and the time between two: after a search that frees nothing, a full store searches again
+/// 100 ms later.
 const REJECTED: u64 = 300;
-const SEARCH_EVERY: Duration = Duration::from_secs(1);
+const SEARCH_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of inserts while expired records are removed.
 const SWEEPS: u64 = 2_000_000;
 /// Number of bytes by which a reply exceeds the sample: such a reply can be evicted, and is in the eviction queue.
