@@ -50,13 +50,26 @@ struct ThreadConnection {
 struct QueueSlot {
     /// Empty while the connection is being opened.
     queue: OnceLock<Arc<CommandQueue>>,
-    /// The task has ended.
-    is_ended: AtomicBool,
+    /// The thread or the task has ended.
+    is_closed: AtomicBool,
 }
 
 impl QueueSlot {
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    fn fill(&self, queue: Arc<CommandQueue>) {
+        let queue = self.queue.get_or_init(|| queue);
+        // The thread may have ended while the connection was being opened.
+        if self.is_closed() {
+            queue.close();
+        }
+    }
+
     /// Accepts no more commands. Those in flight are still answered.
     fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
         if let Some(queue) = self.queue.get() {
             queue.close();
         }
@@ -92,9 +105,9 @@ impl ThreadLocalConnector {
     ) -> Option<PendingResponse> {
         let (runtime, id) = this_thread(number)?;
         HERE.with_borrow_mut(|here| match here.iter().find(|own| own.id == id) {
-            Some(own) if !own.slot.is_ended.load(Ordering::Relaxed) => own.slot.queue.get()?.ask(request, deadline),
+            Some(own) if !own.slot.is_closed() => own.slot.queue.get()?.ask(request, deadline),
             _ => {
-                here.retain(|own| !own.slot.is_ended.load(Ordering::Relaxed));
+                here.retain(|own| !own.slot.is_closed());
                 let shared = live().filter(|live| live.number == number)?;
                 let (broken, wanted) = (self.broken.clone(), self.wanted.subscribe());
                 let (native, slot) = (Arc::clone(&shared.native), Arc::<QueueSlot>::default());
@@ -154,7 +167,7 @@ async fn keep(
                 let queue = Arc::default();
                 let broken = broken.clone();
                 let driver = QueueDriver::new(Arc::clone(&queue), socket, breaker, move || report(&broken, number));
-                let _ = registration.0.queue.set(queue);
+                registration.0.fill(queue);
                 // A task of its own: after the end of this one, it still answers the commands in flight.
                 let _ = tokio::spawn(driver.run()).await;
             }
@@ -175,7 +188,6 @@ struct Registration(Arc<QueueSlot>);
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.0.is_ended.store(true, Ordering::Relaxed);
         self.0.close();
     }
 }
