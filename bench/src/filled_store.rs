@@ -70,6 +70,8 @@ impl FilledStore {
     /// Sends replays of one key, and some requests to each route: connections, scripts and caches are then as warm as those of another
     /// store.
     pub(crate) fn warm_up(&mut self) -> Result<(), Failure> {
+        // The server has closed connections that were idle while another store was filled.
+        self.load = ClosedLoad::open(self.server.url())?;
         self.load.repeat(&self.replayed, REPLAYS, CREATED)?;
         LoadedRoute::ALL.into_iter().try_for_each(|route| {
             let requests = self.requests(route, self.kind.requests() / PER_WARM_UP)?;
