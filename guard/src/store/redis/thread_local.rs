@@ -5,8 +5,8 @@
 //! renewal does not queue behind ten thousand other commands. The shared connection still decides whether the server is
 //! reachable, and carries every command while a thread has no connection of its own.
 //!
-//! On one connection, without [batches](super::queue), a token costs 42 % more processor time of server and Redis (35 to 50 % in four
-//! rounds), and a key 22 % (20 to 26 %), as `make bench-sending` shows.
+//! On one shared connection, without [batches](super::queue), a token costs 72 % more CPU time of server and Redis (32 to 122 % in five
+//! rounds), and a key 35 % (16 to 54 %), as `make bench-sending` shows.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
