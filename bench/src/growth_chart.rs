@@ -45,7 +45,7 @@ const ROWS: [Row; 3] = [
     Row { stores: &StoreKind::ALL, figure: Figure::Bytes },
 ];
 
-/// What a row shows.
+/// The content of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Figure {
     /// CPU time per request of server and store, in microseconds.

@@ -1,4 +1,4 @@
-//! The identity of whom a request acts for.
+//! The identity on whose behalf a request acts.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

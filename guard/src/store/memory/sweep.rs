@@ -28,7 +28,7 @@ impl Default for SearchLimits {
     }
 }
 
-/// What a search of a full store has found.
+/// The findings of a search of a full store.
 #[derive(Default)]
 struct Search {
     slots: usize,

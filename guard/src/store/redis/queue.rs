@@ -35,7 +35,7 @@ pub(super) const LARGE: usize = 1024 * 1024;
 #[derive(Default)]
 pub(super) struct CommandQueue(Mutex<QueueContents>);
 
-/// What a driver needs to know to decide what to do.
+/// The state of a queue, as its driver sees it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueStatus {
     /// Commands wait to be sent.

@@ -26,7 +26,7 @@ pub(super) struct Response {
     pub(super) epoch: Option<Epoch>,
 }
 
-/// What is known about the server that holds a key, without a command.
+/// Facts about the server that holds a key, known without a command.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ServerFacts {
     pub(super) epoch: Option<Epoch>,

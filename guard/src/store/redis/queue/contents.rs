@@ -25,7 +25,7 @@ pub(super) struct QueueContents {
     pub(super) entries: QueueEntries,
     /// The commands that have not been sent.
     pub(super) unsent: Vec<u8>,
-    /// What the next replies answer, in this order.
+    /// The commands that the next replies answer, in this order.
     pub(super) expected: VecDeque<Expected>,
     /// How many of the last `expected` have not been sent.
     pub(super) queued: usize,
@@ -43,7 +43,7 @@ pub(super) struct QueueContents {
     pub(super) is_one_by_one: bool,
 }
 
-/// What a reply answers.
+/// The command that a reply answers.
 #[derive(Clone, Copy)]
 pub(super) enum Expected {
     Command(EntryId),
