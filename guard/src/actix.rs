@@ -26,35 +26,38 @@
 //! cross-site request forgery.
 
 mod captured;
+mod exchange;
 mod extractors;
-mod hidden_token;
 mod middleware;
-mod observed_body;
 mod peer;
-pub mod protect;
 mod request;
 mod require_protection;
 mod response;
 mod route_guard;
-mod run_to_completion;
 mod serve;
-mod subject;
 mod token_route;
 mod worker_stores;
 
 use actix_web::HttpRequest;
 
-pub use self::extractors::{ExtractorError, RequestIntent, entered};
-pub use self::hidden_token::HiddenToken;
+pub use self::extractors::{ExtractorError, entered};
 pub use self::peer::Peer;
-pub use self::protect::Protect;
-pub use self::require_protection::{Exempt, RequireProtection};
-pub use self::response::{MarkEffect, reject};
+pub use self::response::reject;
 pub use self::route_guard::HasToken;
 pub use self::serve::{serve, serve_until_signal};
-pub use self::subject::SubjectFrom;
 pub use self::token_route::token_route;
-use crate::http::KeySource;
+use crate::http::{self, KeySource, SubjectSource};
+pub use crate::http::{Exempt, HiddenToken, MarkEffect, RequestIntent, RequireProtection, protect};
+
+/// actix-web, as the rules of a route refer to it.
+#[derive(Debug)]
+pub enum Actix {}
+
+/// The middleware: [`http::Protect`] for actix-web.
+pub type Protect<P = protect::AnyPolicy> = http::Protect<Actix, P>;
+
+/// The source of a request's subject. There is no default: anonymous has to be written explicitly.
+pub type SubjectFrom = SubjectSource<HttpRequest>;
 
 /// The source of a submission's key: a header, or data of the submission itself.
 ///

@@ -6,19 +6,17 @@ use std::ops::ControlFlow;
 use actix_web::body::{BodySize, BodyStream, BoxBody, EitherBody, MessageBody, to_bytes};
 use actix_web::dev::{ResponseHead, ServiceResponse};
 use actix_web::error::{JsonPayloadError, PathError, UrlencodedError};
-use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_ENCODING, HeaderMap, HeaderName};
+use actix_web::http::header::{CONTENT_ENCODING, HeaderMap};
 use actix_web::web::Bytes;
-use actix_web::{Error, HttpResponse};
+use actix_web::{Error, HttpRequest, HttpResponse};
 use futures_util::stream;
 use onceward_api::Outcome;
 
+use super::Actix;
 use super::extractors::ExtractorError;
-use super::response::InnerOutcome;
 use crate::effect::Effect;
-use crate::http::{BodyLength, ErrorSource, capture};
+use crate::http::{BodyLength, ErrorSource, HandlerResponse, InnerOutcome, Signature};
 use crate::reply::NoReply;
-use crate::reply::Reply;
 
 /// A captured response. An error may hold its response and return it only once, so the response that is judged here is the one that is
 /// sent.
@@ -28,8 +26,20 @@ pub(super) enum CapturedResponse<B> {
 }
 
 impl<B: MessageBody + 'static> CapturedResponse<B> {
+    /// Captures a response, and reads its body if there is a limit.
+    pub(super) async fn take(answer: Result<ServiceResponse<B>, Error>, limit: Option<usize>) -> Self {
+        match limit {
+            None => Self::new(answer),
+            // Most bodies are complete already.
+            Some(limit) => match Self::read_at_once(answer, limit) {
+                ControlFlow::Break(captured) => captured,
+                ControlFlow::Continue(answer) => Box::pin(Self::read(answer, limit)).await,
+            },
+        }
+    }
+
     /// Captures a response without reading its body, so that none of it is stored.
-    pub(super) fn new(answer: Result<ServiceResponse<B>, Error>) -> Self {
+    fn new(answer: Result<ServiceResponse<B>, Error>) -> Self {
         match answer {
             Ok(answer) => Self::Answer(answer.map_into_left_body(), Err(NoReply::Unrecorded)),
             Err(error) => {
@@ -40,7 +50,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
     }
 
     /// Like [`read`](Self::read), without a future. Continues with the response if reading its body may have to wait.
-    pub(super) fn read_at_once(
+    fn read_at_once(
         answer: Result<ServiceResponse<B>, Error>,
         limit: usize,
     ) -> ControlFlow<Self, Result<ServiceResponse<B>, Error>> {
@@ -60,7 +70,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
     }
 
     /// Captures a response and reads its body, if the body's length is known and within `limit`.
-    pub(super) async fn read(answer: Result<ServiceResponse<B>, Error>, limit: usize) -> Self {
+    async fn read(answer: Result<ServiceResponse<B>, Error>, limit: usize) -> Self {
         match answer {
             Ok(answer) => match unread(answer.response().body().size(), answer.headers(), limit) {
                 Some(reason) => Self::Answer(answer.map_into_left_body(), Err(reason)),
@@ -82,61 +92,17 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
         }
     }
 
-    /// Returns the body, if it was read.
-    pub(super) fn body(&self) -> Option<&Bytes> {
-        match self {
-            Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref().ok(),
-        }
-    }
-
-    /// Returns the body, or the reason why it was not read.
-    fn looked_into(&self) -> Result<&Bytes, NoReply> {
-        match self {
-            Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref().map_err(|reason| *reason),
-        }
-    }
-
-    pub(super) fn head(&self) -> &ResponseHead {
+    fn response_head(&self) -> &ResponseHead {
         match self {
             Self::Answer(answer, _) => answer.response().head(),
             Self::Failed(_, said, _) => said.head(),
         }
     }
 
-    pub(super) fn status(&self) -> StatusCode {
-        self.head().status
-    }
-
-    /// Returns the path of the request as the handler saw it; unknown for an error.
-    pub(super) fn path(&self) -> Option<&str> {
+    fn extension<T: Copy + 'static>(&self) -> Option<T> {
         match self {
-            Self::Answer(answer, _) => Some(answer.request().uri().path()),
-            Self::Failed(..) => None,
-        }
-    }
-
-    /// Returns the effect that the handler stated itself.
-    pub(super) fn said(&self) -> Option<Effect> {
-        match self {
-            Self::Answer(answer, _) => answer.response().extensions().get::<Effect>().copied(),
-            Self::Failed(_, said, _) => said.extensions().get::<Effect>().copied(),
-        }
-    }
-
-    /// Returns the outcome that the handler or an inner guard reported itself: a rejection or a replay.
-    pub(super) fn outcome(&self) -> Option<Outcome> {
-        match self {
-            Self::Answer(answer, _) => answer.response().extensions().get::<InnerOutcome>().map(|said| said.0),
-            Self::Failed(_, said, _) => said.extensions().get::<InnerOutcome>().map(|said| said.0),
-        }
-    }
-
-    /// Returns the origin of the error behind the response.
-    pub(super) fn source(&self) -> ErrorSource {
-        match self.error() {
-            Some(error) if error.as_error::<ExtractorError>().is_some() => ErrorSource::Declared,
-            Some(error) if is_of_an_extractor(error) => ErrorSource::Extractor,
-            _ => ErrorSource::Other,
+            Self::Answer(answer, _) => answer.response().extensions().get::<T>().copied(),
+            Self::Failed(_, said, _) => said.extensions().get::<T>().copied(),
         }
     }
 
@@ -146,24 +112,57 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
             Self::Failed(error, ..) => Some(error),
         }
     }
+}
 
-    /// Returns the response to store, or the reason why its body was not read.
-    pub(super) fn reply(&self, named: &[HeaderName]) -> Result<Reply, NoReply> {
-        let body = self.looked_into()?.clone();
-        let headers = self.head().headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-        Ok(capture(self.status().as_u16(), headers, body, |name| named.iter().any(|other| other == name)))
+impl<B: MessageBody + 'static> HandlerResponse<Actix> for CapturedResponse<B> {
+    type Sent = Result<ServiceResponse<EitherBody<B>>, Error>;
+
+    fn status(&self) -> u16 {
+        self.response_head().status.as_u16()
     }
 
-    /// Sends the response; `sign` adds headers.
-    pub(super) fn send(
-        self,
-        sign: impl Fn(&mut HeaderMap) + 'static,
-        is_last: bool,
-    ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    fn head(&self) -> Option<&ResponseHead> {
+        Some(self.response_head())
+    }
+
+    fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.response_head().headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()))
+    }
+
+    fn body(&self) -> Result<&Bytes, NoReply> {
+        match self {
+            Self::Answer(_, body) | Self::Failed(_, _, body) => body.as_ref().map_err(|reason| *reason),
+        }
+    }
+
+    fn request(&self) -> Option<&HttpRequest> {
+        match self {
+            Self::Answer(answer, _) => Some(answer.request()),
+            Self::Failed(..) => None,
+        }
+    }
+
+    fn effect(&self) -> Option<Effect> {
+        self.extension()
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        self.extension::<InnerOutcome>().map(|reported| reported.0)
+    }
+
+    fn source(&self) -> ErrorSource {
+        match self.error() {
+            Some(error) if error.as_error::<ExtractorError>().is_some() => ErrorSource::Declared,
+            Some(error) if is_of_an_extractor(error) => ErrorSource::Extractor,
+            _ => ErrorSource::Other,
+        }
+    }
+
+    fn send(self, signature: Signature) -> Self::Sent {
         match self {
             Self::Answer(mut answer, _) => {
-                sign(answer.headers_mut());
-                if is_last {
+                signature.apply(answer.headers_mut());
+                if signature.is_last {
                     answer.response_mut().head_mut().set_connection_type(actix_http::ConnectionType::Close);
                 }
                 Ok(answer)
@@ -172,7 +171,7 @@ impl<B: MessageBody + 'static> CapturedResponse<B> {
                 let said = Cell::new(Some(said));
                 error.add_response_mapper(move |answer| {
                     let mut answer = said.take().unwrap_or(answer);
-                    sign(answer.headers_mut());
+                    signature.apply(answer.headers_mut());
                     answer
                 });
                 Err(error)

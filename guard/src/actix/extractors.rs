@@ -1,20 +1,27 @@
 //! The values that a handler extracts from a guarded request, and the mark that shows whether the handler was called.
 
 mod entered;
-mod request_intent;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::future::{Ready, ready};
+use std::sync::Arc;
 
 use actix_web::dev::Payload;
+use actix_web::error::InternalError;
 use actix_web::http::StatusCode;
 use actix_web::{Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse, ResponseError};
+use futures_util::future::LocalBoxFuture;
 
 pub use self::entered::entered;
-pub use self::request_intent::RequestIntent;
-pub(super) use self::request_intent::leave_rules;
+use super::Actix;
+use crate::http::{GuardResponse, GuardedRequest, RequestHead as _, RequestIntent, UncheckedRoute};
 use crate::run_id::RunId;
+
+/// Returns the data that the innermost guard so far has attached to a request.
+fn guarded(request: &HttpRequest) -> Option<Arc<GuardedRequest>> {
+    request.extensions().get::<Arc<GuardedRequest>>().cloned()
+}
 
 /// Extracts the id of the run, for the handler to store with its own data. A run without a claim, because its route has none or its
 /// guard is off, receives a new id.
@@ -25,6 +32,24 @@ impl FromRequest for RunId {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let run = request.extensions().get::<RunId>().copied();
         ready(Ok(run.unwrap_or_else(RunId::new)))
+    }
+}
+
+impl FromRequest for RequestIntent {
+    type Error = Error;
+    type Future = LocalBoxFuture<'static, Result<Self, Error>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let unchecked = request.extensions().get::<UncheckedRoute<Actix>>().cloned();
+        let (guarded, request) = (guarded(request), request.clone());
+        Box::pin(async move {
+            let route = request.match_pattern().unwrap_or_default();
+            Self::of(&request, guarded, unchecked, &route).await.map_err(|rejection| {
+                let response =
+                    GuardResponse::without_guard(&rejection, request.uri().path(), request.header("accept").next());
+                ExtractorError::new(InternalError::from_response("no intent", HttpResponse::from(response))).into()
+            })
+        })
     }
 }
 

@@ -62,14 +62,16 @@ impl Peer {
 
     /// Completes once the client of this request has closed its connection, if its peer was recorded, or after `longest`.
     pub async fn closed_or_after(request: &HttpRequest, longest: Duration) {
-        let closed = async {
-            match request.conn_data::<Self>() {
-                Some(peer) => peer.closed().await,
-                None => pending().await,
-            }
-        };
         // The timeout is a normal end too.
-        let _ = tokio::time::timeout(longest, closed).await;
+        let _ = tokio::time::timeout(longest, Self::closed_by(request)).await;
+    }
+
+    /// Completes once the client of this request has closed its connection, if its peer was recorded.
+    pub(super) async fn closed_by(request: &HttpRequest) {
+        match request.conn_data::<Self>() {
+            Some(peer) => peer.closed().await,
+            None => pending().await,
+        }
     }
 
     /// Closes the connection.

@@ -2,21 +2,25 @@
 
 use std::borrow::Cow;
 use std::mem;
+use std::net::IpAddr;
 
 use actix_web::HttpRequest;
-use actix_web::dev::{self, Payload, ServiceRequest};
+use actix_web::dev::{self, Payload};
 use actix_web::error::PayloadError;
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::header::{
+    ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+};
 use actix_web::web::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
 use onceward_api::header;
 use percent_encoding::percent_decode_str;
 
-use crate::http::{self, BodyEnd, RequestBody, RequestHead};
+use crate::http::{BodyEnd, BodyTap, RequestBody, RequestHead};
 
 static TOKEN: HeaderName = HeaderName::from_static(header::TOKEN);
 static LOOK: HeaderName = HeaderName::from_static(header::LOOK);
+static REQUEST_ID: HeaderName = HeaderName::from_static(header::REQUEST_ID);
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(header::IDEMPOTENCY_KEY);
 
 impl RequestHead for HttpRequest {
@@ -39,6 +43,10 @@ impl RequestHead for HttpRequest {
     /// The router has decoded everything except `%`, `/` and `+`; this decodes the rest, as `web::Path` does.
     fn path_parameter(&self, name: &str) -> Option<Cow<'_, str>> {
         self.match_info().get(name).map(|part| percent_decode_str(part).decode_utf8_lossy())
+    }
+
+    fn client_address(&self) -> Option<IpAddr> {
+        self.peer_addr().map(|address| address.ip())
     }
 }
 
@@ -75,11 +83,13 @@ fn values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a
 }
 
 /// Returns the static name of a header that is read from every request.
-fn known(name: &str) -> Option<&'static HeaderName> {
+pub(super) fn known(name: &str) -> Option<&'static HeaderName> {
     match name {
         header::TOKEN => Some(&TOKEN),
         header::LOOK => Some(&LOOK),
         header::IDEMPOTENCY_KEY => Some(&IDEMPOTENCY_KEY),
+        header::REQUEST_ID => Some(&REQUEST_ID),
+        "accept" => Some(&ACCEPT),
         "content-type" => Some(&CONTENT_TYPE),
         "content-encoding" => Some(&CONTENT_ENCODING),
         "content-length" => Some(&CONTENT_LENGTH),
@@ -89,6 +99,18 @@ fn known(name: &str) -> Option<&'static HeaderName> {
 
 impl RequestBody for Payload {
     type Error = PayloadError;
+
+    fn empty() -> Self {
+        Self::None
+    }
+
+    fn tapped(tap: BodyTap<Self>) -> Self {
+        Self::Stream { payload: Box::pin(tap) }
+    }
+
+    fn incomplete() -> PayloadError {
+        PayloadError::Incomplete(None)
+    }
 
     fn put_back(&mut self, read: Bytes, end: BodyEnd<PayloadError>) {
         let rest = mem::replace(self, Self::None);
@@ -109,10 +131,4 @@ impl RequestBody for Payload {
 fn chain(read: Bytes, rest: impl Stream<Item = Result<Bytes, PayloadError>> + 'static) -> Payload {
     let read = stream::iter((!read.is_empty()).then_some(Ok::<_, PayloadError>(read)));
     Payload::Stream { payload: Box::pin(read.chain(rest)) }
-}
-
-/// Reads a small body to its end before a rejection, so that the connection can be reused.
-pub(super) async fn drain(request: &mut ServiceRequest) {
-    let (head, body) = request.parts_mut();
-    http::drain(head, body).await;
 }

@@ -2,31 +2,15 @@
 
 use std::borrow::Cow;
 
-use actix_web::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use actix_web::http::{StatusCode, Uri};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse};
-use onceward_api::{Outcome, header};
+use onceward_api::header;
 
 use crate::effect::Effect;
 use crate::guard::Guard;
-use crate::http::{GuardResponse, OutcomeHeaders};
+use crate::http::{GuardResponse, InnerOutcome, MarkEffect, SignedHeaders};
 use crate::rejection::Rejection;
-
-/// Lets a handler state whether its response means that the submission took effect, if the status does not show it.
-///
-/// ```
-/// use actix_web::HttpResponse;
-/// use onceward::Effect;
-/// use onceward::actix::MarkEffect as _;
-///
-/// let response = HttpResponse::Ok().body("sold out").effect(Effect::NotApplied);
-/// # let _ = response;
-/// ```
-pub trait MarkEffect {
-    /// States whether the submission took effect.
-    #[must_use]
-    fn effect(self, effect: Effect) -> Self;
-}
 
 impl<B> MarkEffect for HttpResponse<B> {
     fn effect(mut self, effect: Effect) -> Self {
@@ -35,22 +19,11 @@ impl<B> MarkEffect for HttpResponse<B> {
     }
 }
 
-/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the
-/// status.
-#[derive(Clone, Copy)]
-pub(super) struct InnerOutcome(pub(super) Outcome);
-
 /// Creates the response to a rejection: problem JSON for programs, a short page for people. If a handler returns it, it means that
 /// nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
 /// about it.
 pub fn reject(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> HttpResponse {
-    rejection_of(request, guard, rejection).into()
-}
-
-/// Creates the response to a rejection, as plain data.
-pub(super) fn rejection_of(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> GuardResponse {
-    let value = |name| request.headers().get(name).map(HeaderValue::as_bytes);
-    GuardResponse::rejection(guard, rejection, request.uri().path(), value(&ACCEPT)).with_request_id(value(&REQUEST_ID))
+    GuardResponse::rejection_to(request, guard, rejection).into()
 }
 
 impl From<GuardResponse> for HttpResponse {
@@ -90,42 +63,29 @@ fn static_name(name: &'static str) -> HeaderName {
     }
 }
 
-/// The parts of a request that a later rejection needs. They are copied from every request and rarely used, so nothing is computed
-/// here.
-pub(super) struct Audience {
-    accept: Option<HeaderValue>,
-    request_id: Option<HeaderValue>,
-    uri: Uri,
-}
-
-impl Audience {
-    pub(super) fn of(request: &HttpRequest) -> Self {
-        let copy = |name| request.headers().get(name).cloned();
-        let (accept, request_id) = (copy(&ACCEPT), copy(&REQUEST_ID));
-        Self { accept, request_id, uri: request.uri().clone() }
-    }
-
-    pub(super) fn path(&self) -> &str {
-        self.uri.path()
-    }
-
-    pub(super) fn reject(&self, guard: &Guard, rejection: &Rejection) -> GuardResponse {
-        let accept = self.accept.as_ref().map(HeaderValue::as_bytes);
-        let request_id = self.request_id.as_ref().map(HeaderValue::as_bytes);
-        GuardResponse::rejection(guard, rejection, self.path(), accept).with_request_id(request_id)
-    }
-}
-
 static OUTCOME: HeaderName = HeaderName::from_static(header::OUTCOME);
 static SERVER_TIMING: HeaderName = HeaderName::from_static(header::SERVER_TIMING);
 static REPLAYED: HeaderName = HeaderName::from_static(header::IDEMPOTENT_REPLAYED);
-static REQUEST_ID: HeaderName = HeaderName::from_static(header::REQUEST_ID);
+static NEXT_TOKEN: HeaderName = HeaderName::from_static(header::NEXT_TOKEN);
 
-/// Reports the outcome in the headers of a response.
-pub(super) fn mark(headers: &mut HeaderMap, outcome: Outcome) {
-    let reported = OutcomeHeaders::of(outcome, headers.contains_key(&SERVER_TIMING));
-    headers.insert(OUTCOME.clone(), HeaderValue::from_static(reported.outcome));
-    if let Some(Ok(value)) = reported.server_timing.map(HeaderValue::try_from) {
-        headers.append(SERVER_TIMING.clone(), value);
+impl SignedHeaders for HeaderMap {
+    fn has_server_timing(&self) -> bool {
+        self.contains_key(&SERVER_TIMING)
+    }
+
+    fn set_outcome(&mut self, outcome: &'static str) {
+        self.insert(OUTCOME.clone(), HeaderValue::from_static(outcome));
+    }
+
+    fn add_server_timing(&mut self, value: String) {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            self.append(SERVER_TIMING.clone(), value);
+        }
+    }
+
+    fn set_next_token(&mut self, token: &str) {
+        if let Ok(value) = HeaderValue::from_str(token) {
+            self.insert(NEXT_TOKEN.clone(), value);
+        }
     }
 }

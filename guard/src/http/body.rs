@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use onceward_api::Code;
 
+use super::observed_body::BodyTap;
 use super::request::{RequestHead, content_type};
 use super::token_source::form::broken;
 use crate::fingerprint::{Content, Fields, Fingerprint};
@@ -17,9 +18,18 @@ const DRAINED: usize = 64 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// The body of a request, as the chunks in which it arrives.
-pub(crate) trait RequestBody: Stream<Item = Result<Bytes, Self::Error>> + Unpin {
+pub(crate) trait RequestBody: Stream<Item = Result<Bytes, Self::Error>> + Unpin + Sized {
     /// The error of a body that ends early.
     type Error;
+
+    /// Creates an empty body.
+    fn empty() -> Self;
+
+    /// Creates a body that is read through a tap.
+    fn tapped(tap: BodyTap<Self>) -> Self;
+
+    /// Creates the error of a body that ended early.
+    fn incomplete() -> Self::Error;
 
     /// Puts back the data that was read, so that the handler reads the same body from its beginning.
     fn put_back(&mut self, read: Bytes, end: BodyEnd<Self::Error>);
@@ -173,6 +183,16 @@ mod tests {
 
     impl RequestBody for Chunks {
         type Error = ();
+
+        fn empty() -> Self {
+            Self(VecDeque::new())
+        }
+
+        fn tapped(_: BodyTap<Self>) -> Self {
+            unreachable!("these bodies are not observed")
+        }
+
+        fn incomplete() {}
 
         fn put_back(&mut self, read: Bytes, end: BodyEnd<()>) {
             if let BodyEnd::Broken(()) = end {

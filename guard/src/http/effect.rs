@@ -14,8 +14,10 @@ pub(crate) enum Entry {
     Unmarked,
     /// The extractors of a marked handler were called; the handler was not.
     Extracting,
-    /// A marked handler was called.
+    /// A marked handler was called, and has not returned.
     Entered,
+    /// A marked handler has returned.
+    Returned,
 }
 
 /// The origin of the error behind a response.
@@ -25,6 +27,8 @@ pub(crate) enum ErrorSource {
     Declared,
     /// Only the framework's extractors create errors of this type, unless a handler constructs one.
     Extractor,
+    /// Middleware may have created the response after dropping the handler: the usual response of a timeout.
+    Timeout,
     /// Unknown, or there is no error.
     Other,
 }
@@ -50,21 +54,28 @@ pub(crate) struct Judgement {
     pub(crate) shows_a_run: bool,
 }
 
-/// Decides the effect of a response: by the handler's own statement, then by the route's function, then by whether the response was
-/// created before the handler was called, then by the status. `route` is called only if the handler made no statement.
+/// Decides the effect of a response: by the handler's own statement, then by whether the handler was dropped, then by the route's
+/// function, then by whether the response was created before the handler was called, then by the status. `route` is called only if the
+/// first two do not decide.
 pub(crate) fn judge(policy: &Policy, facts: ResponseFacts, route: impl FnOnce() -> Option<Effect>) -> Judgement {
-    let stated = facts.handler.or_else(route);
-    let effect = stated.unwrap_or_else(|| match is_before_handler(policy, facts) {
-        true => Effect::NotApplied,
-        false => policy.effect(facts.status),
+    let stated = facts.handler.or_else(|| match facts.entry {
+        // Another party responds for a handler that has started: a timeout has dropped it, or its panic was caught.
+        Entry::Entered => Some(Effect::Unknown),
+        Entry::Unmarked | Entry::Extracting | Entry::Returned => route(),
+    });
+    let effect = stated.unwrap_or_else(|| match origin(policy, facts) {
+        Origin::BeforeHandler => Effect::NotApplied,
+        Origin::MaybeTimeout => Effect::Unknown,
+        Origin::Handler => policy.effect(facts.status),
     });
     let is_error = (400..600).contains(&facts.status);
-    Judgement { effect, shows_a_run: stated.is_some() || facts.entry == Entry::Entered || !is_error }
+    Judgement { effect, shows_a_run: stated.is_some() || facts.entry == Entry::Returned || !is_error }
 }
 
 impl Entry {
     pub(super) fn from_u8(entry: u8) -> Self {
         match entry {
+            entry if entry == Self::Returned as u8 => Self::Returned,
             entry if entry == Self::Entered as u8 => Self::Entered,
             entry if entry == Self::Extracting as u8 => Self::Extracting,
             _ => Self::Unmarked,
@@ -109,14 +120,25 @@ fn outcome_of(settled: &Result<Settled, StoreError>, policy: &Policy, effect: Ef
     }
 }
 
-/// Returns whether the response was created before the handler was called. The handler's mark is decisive. Without one, an error counts
-/// that declares it, and, if the policy trusts extractors, an error that only an extractor creates.
-fn is_before_handler(policy: &Policy, facts: ResponseFacts) -> bool {
+/// The part of an application that created a response.
+enum Origin {
+    /// An extractor, or another part that rejects a request before the handler is called.
+    BeforeHandler,
+    /// The handler, or a timeout that has dropped it.
+    MaybeTimeout,
+    Handler,
+}
+
+/// Determines the origin of a response. The handler's mark is decisive. Without one, an error is created before the handler if it declares
+/// that, or, if the policy trusts extractors, if only an extractor creates it.
+fn origin(policy: &Policy, facts: ResponseFacts) -> Origin {
     match (facts.entry, facts.source) {
-        (Entry::Extracting, _) => true,
-        (Entry::Entered, _) | (Entry::Unmarked, ErrorSource::Other) => false,
-        (Entry::Unmarked, ErrorSource::Declared) => true,
-        (Entry::Unmarked, ErrorSource::Extractor) => facts.had_whole_body && policy.believes_extractors(),
+        (Entry::Extracting, _) | (Entry::Unmarked, ErrorSource::Declared) => Origin::BeforeHandler,
+        (Entry::Unmarked, ErrorSource::Extractor) if facts.had_whole_body && policy.believes_extractors() => {
+            Origin::BeforeHandler
+        }
+        (Entry::Unmarked, ErrorSource::Timeout) => Origin::MaybeTimeout,
+        _ => Origin::Handler,
     }
 }
 
@@ -154,12 +176,33 @@ mod tests {
 
     #[test]
     fn handler_mark_outweighs_error_type() {
-        for source in [ErrorSource::Declared, ErrorSource::Extractor, ErrorSource::Other] {
-            let entered = ResponseFacts { entry: Entry::Entered, source, ..PLAIN };
-            assert_eq!(effect(&retryable(), entered), Effect::Applied, "{source:?}");
+        for source in [ErrorSource::Declared, ErrorSource::Extractor, ErrorSource::Timeout, ErrorSource::Other] {
+            let returned = ResponseFacts { entry: Entry::Returned, source, ..PLAIN };
+            assert_eq!(effect(&retryable(), returned), Effect::Applied, "{source:?}");
             let extracting = ResponseFacts { entry: Entry::Extracting, source, status: 502, ..PLAIN };
             assert_eq!(effect(&retryable(), extracting), Effect::NotApplied, "{source:?}");
         }
+    }
+
+    #[test]
+    fn dropped_handler_is_unknown_unless_the_response_states_its_effect() {
+        for status in [200, 408, 429, 500, 503] {
+            let dropped = ResponseFacts { entry: Entry::Entered, status, ..PLAIN };
+            let judged = judge(&retryable(), dropped, || panic!("the handler was dropped"));
+            assert_eq!((judged.effect, judged.shows_a_run), (Effect::Unknown, true), "{status}");
+            let stated = ResponseFacts { handler: Some(Effect::NotApplied), ..dropped };
+            assert_eq!(effect(&retryable(), stated), Effect::NotApplied, "{status}");
+        }
+    }
+
+    #[test]
+    fn possible_timeout_is_unknown_without_a_mark() {
+        let timeout = ResponseFacts { status: 408, source: ErrorSource::Timeout, ..PLAIN };
+        assert_eq!(effect(&retryable(), timeout), Effect::Unknown);
+        assert_eq!(effect(&Policy::token(), timeout), Effect::Unknown);
+        assert_eq!(judge(&retryable(), timeout, || Some(Effect::NotApplied)).effect, Effect::NotApplied);
+        let returned = ResponseFacts { entry: Entry::Returned, ..timeout };
+        assert_eq!(effect(&retryable(), returned), Effect::NotApplied, "the handler's own 408");
     }
 
     #[test]
@@ -198,7 +241,7 @@ mod tests {
         let shows = |facts| judge(&retryable(), facts, || None).shows_a_run;
         assert!(!shows(PLAIN) && !shows(ResponseFacts { status: 500, ..PLAIN }));
         assert!(shows(ResponseFacts { status: 302, ..PLAIN }) && shows(ResponseFacts { status: 200, ..PLAIN }));
-        assert!(shows(ResponseFacts { entry: Entry::Entered, ..PLAIN }));
+        assert!(shows(ResponseFacts { entry: Entry::Returned, ..PLAIN }));
         assert!(shows(ResponseFacts { handler: Some(Effect::Applied), ..PLAIN }));
         assert!(judge(&retryable(), PLAIN, || Some(Effect::Applied)).shows_a_run);
     }

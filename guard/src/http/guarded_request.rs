@@ -45,15 +45,20 @@ impl GuardedRequest {
     }
 
     /// Records that the extractors of a marked handler are called. If the service is called a second time, the handler stays entered.
-    pub(crate) fn note_extracting(&self) {
+    pub(super) fn note_extracting(&self) {
         for guarded in self.outward().filter(|guarded| guarded.entry() == Entry::Unmarked) {
             guarded.entry.store(Entry::Extracting as u8, Ordering::Relaxed);
         }
     }
 
     /// Records that a marked handler is called.
-    pub(crate) fn note_entered(&self) {
+    pub(super) fn note_entered(&self) {
         self.outward().for_each(|guarded| guarded.entry.store(Entry::Entered as u8, Ordering::Relaxed));
+    }
+
+    /// Records that a marked handler has returned.
+    pub(super) fn note_returned(&self) {
+        self.outward().for_each(|guarded| guarded.entry.store(Entry::Returned as u8, Ordering::Relaxed));
     }
 
     /// Returns the innermost request, from this guard outwards, that holds this ticket.

@@ -1,6 +1,7 @@
 //! Parsing of a request's head and body into its intent.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use onceward_api::path::{canonical, canonical_action};
@@ -33,6 +34,11 @@ pub trait RequestHead {
 
     /// Returns a path parameter by its name in the route, decoded as the handler sees it, with U+FFFD for bytes that are not UTF-8.
     fn path_parameter(&self, name: &str) -> Option<Cow<'_, str>>;
+
+    /// Returns the address of the client at the other end of the connection, if it is known.
+    fn client_address(&self) -> Option<IpAddr> {
+        None
+    }
 }
 
 /// Returns the action of a route without a name: the method and the [canonical path](canonical), as in `POST /orders`.

@@ -8,6 +8,7 @@ use http::StatusCode;
 use onceward_api::{Code, IssuedToken, Outcome, Problem, header};
 
 use super::rejection_page;
+use super::request::RequestHead;
 use crate::effect::Effect;
 use crate::guard::Guard;
 use crate::rejection::Rejection;
@@ -39,6 +40,13 @@ impl GuardResponse {
     /// Like [`rejection`](Self::rejection), if no guard is available.
     pub(crate) fn without_guard(rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
         Self::problem(rejection.problem(), rejection, path, accept)
+    }
+
+    /// Like [`rejection`](Self::rejection), as a response to this request.
+    pub(crate) fn rejection_to(request: &impl RequestHead, guard: &Guard, rejection: &Rejection) -> Self {
+        let value = |name| request.header(name).next();
+        let response = Self::rejection(guard, rejection, request.path(), value("accept"));
+        response.with_request_id(value(header::REQUEST_ID))
     }
 
     fn problem(problem: Problem, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
@@ -77,6 +85,22 @@ impl GuardResponse {
         add_outcome(&mut headers, Outcome::Replayed);
         let (status, body) = (status(reply.status()), reply.body().clone());
         Self { status, headers, body, effect: None, outcome: Some(Outcome::Replayed) }
+    }
+
+    /// Creates the response to a token request.
+    pub(super) fn of_issued(token: &Token, ttl: Duration) -> Self {
+        let mut headers: Headers = Vec::with_capacity(2);
+        add(&mut headers, "cache-control", "no-store");
+        add(&mut headers, "content-type", "application/json");
+        let body = serde_json::to_vec(&issued(token, ttl)).unwrap_or_default().into();
+        Self { status: StatusCode::CREATED, headers, body, effect: None, outcome: None }
+    }
+
+    /// Creates the response to a method that a route does not have.
+    pub(crate) fn method_not_allowed(request: &impl RequestHead, guard: &Guard, allowed: &'static str) -> Self {
+        let mut response = Self::rejection_to(request, guard, &Rejection::new(Code::MethodNotAllowed));
+        add(&mut response.headers, "allow", allowed);
+        response
     }
 
     /// Adds the id of the request, the value of `X-Request-Id`, to the page of a rejection, for support. Has no effect on a response that
@@ -153,20 +177,66 @@ fn add_outcome(headers: &mut Headers, outcome: Outcome) {
 
 /// The headers that report an outcome: one for HTTP clients, and one that the script of a page can read after a navigation.
 #[derive(Debug)]
-pub(crate) struct OutcomeHeaders {
+struct OutcomeHeaders {
     /// The value of `Onceward-Outcome`, which replaces an earlier one.
-    pub(crate) outcome: &'static str,
+    outcome: &'static str,
     /// The value of `Server-Timing`, in addition to earlier ones.
-    pub(crate) server_timing: Option<String>,
+    server_timing: Option<String>,
 }
 
 impl OutcomeHeaders {
     /// Creates the headers for an outcome. `has_server_timing` means that the response already has a `Server-Timing`.
-    pub(crate) fn of(outcome: Outcome, has_server_timing: bool) -> Self {
+    fn of(outcome: Outcome, has_server_timing: bool) -> Self {
         // After a run that took effect the status is sufficient, unless an inner guard has reported a different outcome.
         let is_implied = matches!(outcome, Outcome::Executed | Outcome::Replayed) && !has_server_timing;
         Self { outcome: outcome.as_str(), server_timing: (!is_implied).then(|| outcome.server_timing()) }
     }
+}
+
+/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the
+/// status.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InnerOutcome(pub(crate) Outcome);
+
+/// What a guard adds to the response of a handler.
+#[derive(Debug)]
+pub(crate) struct Signature {
+    /// The outcome to report; `None` adds no header.
+    pub(crate) outcome: Option<Outcome>,
+    /// The next token, if the route sends one.
+    pub(crate) next: Option<Token>,
+    /// True if the connection is closed after the response.
+    pub(crate) is_last: bool,
+}
+
+impl Signature {
+    /// Adds the headers to a response.
+    pub(crate) fn apply(&self, headers: &mut impl SignedHeaders) {
+        let Some(outcome) = self.outcome else { return };
+        let reported = OutcomeHeaders::of(outcome, headers.has_server_timing());
+        headers.set_outcome(reported.outcome);
+        if let Some(timing) = reported.server_timing {
+            headers.add_server_timing(timing);
+        }
+        if let Some(next) = &self.next {
+            headers.set_next_token(next.as_str());
+        }
+    }
+}
+
+/// The headers of a response, as far as a guard signs them.
+pub(crate) trait SignedHeaders {
+    /// Returns whether there is a `Server-Timing`.
+    fn has_server_timing(&self) -> bool;
+
+    /// Sets `Onceward-Outcome`.
+    fn set_outcome(&mut self, outcome: &'static str);
+
+    /// Adds a `Server-Timing`.
+    fn add_server_timing(&mut self, value: String);
+
+    /// Sets `Onceward-Next-Token`.
+    fn set_next_token(&mut self, token: &str);
 }
 
 /// Creates the body of the response to a token request.

@@ -179,7 +179,7 @@ async fn path_rewritten_inside_the_guard_is_logged_as_an_error() {
             post(&served.url, &target, &[(KEY, &target)], "").await;
         }
     }
-    let lines = LOG.lines("onceward::actix", "/rewritten");
+    let lines = LOG.lines("onceward::http", "/rewritten");
     let errors: Vec<_> = lines.iter().filter(|line| line["level"] == "ERROR").collect();
     assert_eq!(errors.len(), 1, "logged once: {errors:?}");
     let fields = &errors[0]["fields"];

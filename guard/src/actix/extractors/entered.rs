@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, Handler, HttpRequest};
 use futures_util::future::LocalBoxFuture;
 
-use super::super::middleware::guarded;
-use crate::http::GuardedRequest;
+use super::guarded;
+use crate::http::{HandlerMark, MarkedRun};
 
 /// Marks a handler, so that the guard knows whether it was entered.
 ///
@@ -57,13 +56,10 @@ where
     Args: FromRequest + 'static,
 {
     type Output = H::Output;
-    type Future = H::Future;
+    type Future = MarkedRun<H::Future>;
 
-    fn call(&self, MarkedArgs { args, guarded }: MarkedArgs<Args>) -> Self::Future {
-        if let Some(guarded) = guarded {
-            guarded.note_entered();
-        }
-        self.handler.call(args)
+    fn call(&self, MarkedArgs { args, mark }: MarkedArgs<Args>) -> Self::Future {
+        mark.call(|| self.handler.call(args))
     }
 }
 
@@ -82,7 +78,7 @@ impl<H, Args> fmt::Debug for MarkedHandler<H, Args> {
 /// The arguments of a marked handler, all of which were extracted.
 pub struct MarkedArgs<Args> {
     args: Args,
-    guarded: Option<Arc<GuardedRequest>>,
+    mark: HandlerMark,
 }
 
 impl<Args: FromRequest + 'static> FromRequest for MarkedArgs<Args> {
@@ -90,12 +86,9 @@ impl<Args: FromRequest + 'static> FromRequest for MarkedArgs<Args> {
     type Future = LocalBoxFuture<'static, Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let guarded = guarded(request);
-        if let Some(guarded) = &guarded {
-            guarded.note_extracting();
-        }
+        let mark = HandlerMark::extracting(guarded(request));
         let args = Args::from_request(request, payload);
-        Box::pin(async move { Ok(Self { args: args.await?, guarded }) })
+        Box::pin(async move { Ok(Self { args: args.await?, mark }) })
     }
 }
 

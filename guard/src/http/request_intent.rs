@@ -1,18 +1,15 @@
-use std::fmt;
-use std::future::{Ready, ready};
-use std::rc::Rc;
+//! The intent of a request, for its handler.
 
-use actix_web::dev::Payload;
-use actix_web::error::InternalError;
-use actix_web::http::header::{ACCEPT, HeaderValue};
-use actix_web::{Error, FromRequest, HttpMessage as _, HttpRequest, HttpResponse};
+use std::fmt;
+use std::sync::Arc;
+
 use onceward_api::Code;
 
-use super::super::middleware::{RouteRules, guarded};
-use super::ExtractorError;
+use super::framework::Framework;
+use super::guarded_request::GuardedRequest;
+use super::request::RequestHead as _;
+use super::route_rules::RouteRules;
 use crate::fingerprint::Fingerprint;
-use crate::http::GuardResponse;
-use crate::http::GuardedRequest;
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::mode::Mode;
@@ -20,7 +17,7 @@ use crate::rejection::Rejection;
 use crate::run_id::RunId;
 use crate::subject::Subject;
 
-/// The intent of a request with a key, as [`Protect`](crate::actix::Protect) has read it, for a handler that runs its work in a
+/// The intent of a request with a key, as [`Protect`](super::Protect) has read it, for a handler that runs its work in a
 /// transaction with `Guard::transact` (feature `sql`).
 ///
 /// The guard's store is then the fast path to a response, and the table next to the business rows is the source of truth. If the store
@@ -54,7 +51,7 @@ use crate::subject::Subject;
 /// # }
 /// ```
 ///
-/// On a route without a key the intent has none, and `transact` rejects with `key_missing`. If [`Protect`](crate::actix::Protect) does
+/// On a route without a key the intent has none, and `transact` rejects with `key_missing`. If [`Protect`](super::Protect) does
 /// not check the request, because it is [off](crate::Mode::Off), or because the key is optional and missing, the intent has the subject
 /// and the action of the route and no key; with a guard that is off `transact` runs nevertheless.
 ///
@@ -73,6 +70,20 @@ pub struct RequestIntent {
 }
 
 impl RequestIntent {
+    /// Creates the intent of a request, from what its guards have attached to it.
+    pub(crate) async fn of<F: Framework>(
+        request: &F::Request,
+        guarded: Option<Arc<GuardedRequest>>,
+        unchecked: Option<UncheckedRoute<F>>,
+        route: &str,
+    ) -> Result<Self, Rejection> {
+        match (guarded, unchecked) {
+            (Some(guarded), _) => Ok(Self::of_checked(&guarded)),
+            (None, Some(UncheckedRoute(rules))) => Self::of_unchecked(&rules, request).await,
+            (None, None) => Err(outside(request.method(), route)),
+        }
+    }
+
     /// Creates the intent of a request that one or more guards have admitted.
     fn of_checked(request: &GuardedRequest) -> Self {
         let guarded = request.with_run();
@@ -87,8 +98,8 @@ impl RequestIntent {
     }
 
     /// Creates the intent of a request that no guard has checked, from its head alone.
-    fn of_unchecked(rules: &RouteRules, request: &HttpRequest) -> Result<Self, Rejection> {
-        let subject = match (rules.subject.resolve(request), rules.route.guard.mode()) {
+    async fn of_unchecked<F: Framework>(rules: &RouteRules<F>, request: &F::Request) -> Result<Self, Rejection> {
+        let subject = match (rules.subject.resolve(request).await, rules.route.guard.mode()) {
             (Ok(subject), _) => subject,
             (Err(rejection), Mode::Enforce) => return Err(rejection),
             // Without enforcement the subject has no effect, and the client must not notice the guard.
@@ -107,47 +118,32 @@ impl RequestIntent {
     }
 }
 
-/// The rules of a route that lets a request through unchecked.
-struct UncheckedRoute(Rc<RouteRules>);
+/// The rules of a route that lets a request through unchecked, attached to the request so that its handler can still extract the subject.
+pub(crate) struct UncheckedRoute<F: Framework>(pub(super) Arc<RouteRules<F>>);
 
-/// Attaches the rules of the route to a request that is let through unchecked, so that its handler can still extract the subject.
-pub(in crate::actix) fn leave_rules(rules: &Rc<RouteRules>, request: &HttpRequest) {
-    request.extensions_mut().insert(UncheckedRoute(Rc::clone(rules)));
+impl<F: Framework> UncheckedRoute<F> {
+    /// Returns the rules for a request that no guard checks.
+    pub(crate) fn new(rules: &Arc<RouteRules<F>>) -> Self {
+        Self(Arc::clone(rules))
+    }
 }
 
-impl FromRequest for RequestIntent {
-    type Error = Error;
-    type Future = Ready<Result<Self, Error>>;
-
-    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        if let Some(guarded) = guarded(request) {
-            return ready(Ok(Self::of_checked(&guarded)));
-        }
-        let rules = request.extensions().get::<UncheckedRoute>().map(|route| Rc::clone(&route.0));
-        let intent = match rules {
-            Some(rules) => Self::of_unchecked(&rules, request),
-            None => Err(outside(request)),
-        };
-        ready(intent.map_err(|rejection| error(request, &rejection)))
+impl<F: Framework> Clone for UncheckedRoute<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
 /// Reports that no guard has read the request. Without a subject, the requests of all clients would count as one client's.
-fn outside(request: &HttpRequest) -> Rejection {
+fn outside(method: &str, route: &str) -> Rejection {
     tracing::error!(
-        target: "onceward::actix",
-        method = %request.method(),
-        route = request.match_pattern().unwrap_or_default(),
+        target: "onceward::http",
+        method,
+        route,
         "a handler extracts RequestIntent from a request that no Protect has read; wrap its route in Protect, which reads every \
          method but GET, HEAD and OPTIONS"
     );
     Rejection::new(Code::Internal)
-}
-
-fn error(request: &HttpRequest, rejection: &Rejection) -> Error {
-    let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
-    let response = HttpResponse::from(GuardResponse::without_guard(rejection, request.uri().path(), accept));
-    ExtractorError::new(InternalError::from_response("no intent", response)).into()
 }
 
 impl fmt::Debug for RequestIntent {

@@ -1,27 +1,32 @@
 //! A body that the handler reads as it arrives, while the guard reads only the part that has already arrived.
 
-use std::cell::{Cell, RefCell};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use actix_web::dev::Payload;
-use actix_web::error::PayloadError;
-use actix_web::web::Bytes;
+use bytes::Bytes;
 use futures_util::Stream;
 
-/// A body that is still arriving. The guard and the handler each read it from the beginning.
-pub(super) struct ObservedBody(Rc<Body>);
+use super::body::RequestBody;
 
-struct Body {
-    rest: RefCell<Payload>,
-    /// The chunks that have arrived, as long as they are within the guard's limit.
-    seen: RefCell<Vec<Bytes>>,
-    size: Cell<usize>,
+/// A body that is still arriving. The guard and the handler each read it from the beginning.
+pub(crate) struct ObservedBody<B>(Arc<SharedBody<B>>);
+
+struct SharedBody<B> {
+    arrival: Mutex<Arrival<B>>,
     limit: usize,
-    end: Cell<Option<End>>,
     /// The guard tried to read a part that had not arrived yet.
-    ran_out: Cell<bool>,
+    ran_out: AtomicBool,
+}
+
+/// The part of a body that has arrived, and the rest.
+struct Arrival<B> {
+    rest: B,
+    /// The chunks that have arrived, as long as they are within the guard's limit.
+    seen: Vec<Bytes>,
+    size: usize,
+    end: Option<End>,
 }
 
 #[derive(Clone, Copy)]
@@ -30,41 +35,43 @@ enum End {
     Broken,
 }
 
-impl ObservedBody {
+impl<B> SharedBody<B> {
+    fn arrival(&self) -> MutexGuard<'_, Arrival<B>> {
+        self.arrival.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B: RequestBody> ObservedBody<B> {
     /// Wraps a body, of which the guard reads up to `limit` bytes.
-    pub(super) fn new(payload: Payload, limit: usize) -> Self {
-        Self(Rc::new(Body {
-            rest: RefCell::new(payload),
-            seen: RefCell::default(),
-            size: Cell::new(0),
-            limit,
-            end: Cell::new(None),
-            ran_out: Cell::new(false),
-        }))
+    pub(crate) fn new(rest: B, limit: usize) -> Self {
+        let arrival = Mutex::new(Arrival { rest, seen: Vec::new(), size: 0, end: None });
+        Self(Arc::new(SharedBody { arrival, limit, ran_out: AtomicBool::new(false) }))
     }
 
     /// Returns the body for the guard. It breaks off where the client has not sent more yet.
-    pub(super) fn so_far(&self) -> Payload {
-        self.0.ran_out.set(false);
+    pub(crate) fn so_far(&self) -> B {
+        self.0.ran_out.store(false, Ordering::Relaxed);
         self.reader(Patience::None)
     }
 
     /// Returns the body for the handler, which waits for the rest.
-    pub(super) fn to_its_end(&self) -> Payload {
-        if matches!(self.0.end.get(), Some(End::Whole)) && self.0.size.get() == 0 {
-            return Payload::None;
+    pub(crate) fn to_its_end(&self) -> B {
+        {
+            let mut arrival = self.0.arrival();
+            if matches!(arrival.end, Some(End::Whole)) && arrival.size == 0 {
+                return std::mem::replace(&mut arrival.rest, B::empty());
+            }
         }
         self.reader(Patience::Endless)
     }
 
     /// Returns whether the guard has reached the point where the client has not sent more yet.
-    pub(super) fn ran_out(&self) -> bool {
-        self.0.ran_out.get()
+    pub(crate) fn ran_out(&self) -> bool {
+        self.0.ran_out.load(Ordering::Relaxed)
     }
 
-    fn reader(&self, patience: Patience) -> Payload {
-        let reader = BodyTap { body: Rc::clone(&self.0), at: 0, patience, has_yielded: false, is_over: false };
-        Payload::Stream { payload: Box::pin(reader) }
+    fn reader(&self, patience: Patience) -> B {
+        B::tapped(BodyTap { body: Arc::clone(&self.0), at: 0, patience, has_yielded: false, is_over: false })
     }
 }
 
@@ -74,62 +81,73 @@ enum Patience {
     Endless,
 }
 
-struct BodyTap {
-    body: Rc<Body>,
+/// One of the two readers of an [`ObservedBody`].
+pub(crate) struct BodyTap<B> {
+    body: Arc<SharedBody<B>>,
     at: usize,
     patience: Patience,
     has_yielded: bool,
     is_over: bool,
 }
 
-impl BodyTap {
+impl<B: RequestBody> BodyTap<B> {
+    /// Calls a function with the observed body itself, which has no chunks left once this reader has ended.
+    pub(crate) fn with_rest<T>(&self, read: impl FnOnce(&mut B) -> T) -> T {
+        read(&mut self.body.arrival().rest)
+    }
+
     /// Polls the next chunk from the client.
-    fn receive(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, PayloadError>>> {
-        let received = Pin::new(&mut *self.body.rest.borrow_mut()).poll_next(context);
+    fn receive(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
+        let mut arrival = self.body.arrival();
+        let received = Pin::new(&mut arrival.rest).poll_next(context);
         match &received {
-            Poll::Ready(Some(Ok(chunk))) if self.body.size.get() <= self.body.limit => {
-                self.body.size.set(self.body.size.get() + chunk.len());
-                self.body.seen.borrow_mut().push(chunk.clone());
+            Poll::Ready(Some(Ok(chunk))) if arrival.size <= self.body.limit => {
+                arrival.size += chunk.len();
+                arrival.seen.push(chunk.clone());
                 self.at += 1;
             }
             Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
-            Poll::Ready(Some(Err(_))) => self.body.end.set(Some(End::Broken)),
-            Poll::Ready(None) => self.body.end.set(Some(End::Whole)),
+            Poll::Ready(Some(Err(_))) => arrival.end = Some(End::Broken),
+            Poll::Ready(None) => arrival.end = Some(End::Whole),
         }
         received
     }
 
     /// Breaks off the guard's body instead of waiting. Yields once first: the server delivers a body that arrived together with its
     /// head only on the second poll.
-    fn run_out(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, PayloadError>>> {
+    fn run_out(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
         if !self.has_yielded {
             self.has_yielded = true;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.body.ran_out.set(true);
+        self.body.ran_out.store(true, Ordering::Relaxed);
         self.break_off()
     }
 
-    fn break_off(&mut self) -> Poll<Option<Result<Bytes, PayloadError>>> {
+    fn break_off(&mut self) -> Poll<Option<Result<Bytes, B::Error>>> {
         self.is_over = true;
-        Poll::Ready(Some(Err(PayloadError::Incomplete(None))))
+        Poll::Ready(Some(Err(B::incomplete())))
     }
 }
 
-impl Stream for BodyTap {
-    type Item = Result<Bytes, PayloadError>;
+impl<B: RequestBody> Stream for BodyTap<B> {
+    type Item = Result<Bytes, B::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if this.is_over {
             return Poll::Ready(None);
         }
-        if let Some(chunk) = this.body.seen.borrow().get(this.at) {
+        let (seen, end) = {
+            let arrival = this.body.arrival();
+            (arrival.seen.get(this.at).cloned(), arrival.end)
+        };
+        if let Some(chunk) = seen {
             this.at += 1;
-            return Poll::Ready(Some(Ok(chunk.clone())));
+            return Poll::Ready(Some(Ok(chunk)));
         }
-        match this.body.end.get() {
+        match end {
             Some(End::Whole) => return Poll::Ready(None),
             Some(End::Broken) => return this.break_off(),
             None => {}
@@ -146,21 +164,53 @@ mod tests {
     use futures_util::stream::{self, StreamExt as _};
 
     use super::*;
+    use crate::http::body::BodyEnd;
+
+    /// A body as a stream of chunks.
+    struct Arriving(Pin<Box<dyn Stream<Item = Result<Bytes, &'static str>>>>);
+
+    impl Stream for Arriving {
+        type Item = Result<Bytes, &'static str>;
+
+        fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            self.0.as_mut().poll_next(context)
+        }
+    }
+
+    impl RequestBody for Arriving {
+        type Error = &'static str;
+
+        fn empty() -> Self {
+            Self(Box::pin(stream::empty()))
+        }
+
+        fn tapped(tap: BodyTap<Self>) -> Self {
+            Self(Box::pin(tap))
+        }
+
+        fn incomplete() -> &'static str {
+            "incomplete"
+        }
+
+        fn put_back(&mut self, read: Bytes, _: BodyEnd<&'static str>) {
+            let rest = std::mem::replace(self, Self::empty());
+            self.0 = Box::pin(stream::iter([Ok(read)]).chain(rest));
+        }
+    }
 
     /// Creates a body that sends these chunks, and then stalls, ends or breaks off.
-    fn body(pieces: &[&'static str], end: Option<Result<(), PayloadError>>) -> Payload {
+    fn body(pieces: &[&'static str], end: Option<Result<(), &'static str>>) -> Arriving {
         let pieces: Vec<_> = pieces.iter().map(|piece| Ok(Bytes::from_static(piece.as_bytes()))).collect();
         let sent = stream::iter(pieces);
-        let payload: Pin<Box<dyn Stream<Item = Result<Bytes, PayloadError>>>> = match end {
+        Arriving(match end {
             None => Box::pin(sent.chain(stream::pending())),
             Some(Ok(())) => Box::pin(sent),
             Some(Err(error)) => Box::pin(sent.chain(stream::iter([Err(error)]))),
-        };
-        Payload::Stream { payload }
+        })
     }
 
     /// Reads the body. Returns its text, and true if it broke off.
-    async fn read(mut payload: Payload) -> (String, bool) {
+    async fn read(mut payload: Arriving) -> (String, bool) {
         let mut text = String::new();
         while let Some(chunk) = payload.next().await {
             let Ok(chunk) = chunk else { return (text, true) };
@@ -197,7 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn truncated_body_fails_for_guard_and_handler() {
-        let body = ObservedBody::new(body(&["a"], Some(Err(PayloadError::Overflow))), 10);
+        let body = ObservedBody::new(body(&["a"], Some(Err("reset"))), 10);
         assert_eq!((read(body.so_far()).await, body.ran_out()), (("a".into(), true), false));
         assert_eq!(read(body.to_its_end()).await, ("a".into(), true));
     }
@@ -206,13 +256,15 @@ mod tests {
     async fn large_body_is_buffered_up_to_the_limit() {
         let body = ObservedBody::new(body(&["aa", "bb", "cc", "dd"], Some(Ok(()))), 3);
         assert_eq!(read(body.to_its_end()).await, ("aabbccdd".into(), false));
-        assert_eq!(body.0.seen.borrow().concat(), b"aabb");
+        assert_eq!(body.0.arrival().seen.concat(), b"aabb");
     }
 
     #[tokio::test]
     async fn request_without_a_body_stays_one() {
-        let body = ObservedBody::new(Payload::None, 10);
+        let body = ObservedBody::new(Arriving::empty(), 10);
         assert_eq!((read(body.so_far()).await, body.ran_out()), ((String::new(), false), false));
-        assert!(matches!(body.to_its_end(), Payload::None));
+        let handler = body.to_its_end();
+        drop(body);
+        assert_eq!(read(handler).await, (String::new(), false));
     }
 }

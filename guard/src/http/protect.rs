@@ -3,25 +3,18 @@
 mod policy;
 
 use std::fmt;
-use std::future::{Ready, ready};
 use std::marker::PhantomData;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-
-use actix_web::Error;
-use actix_web::body::{EitherBody, MessageBody};
-use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Transform};
-use actix_web::http::header::HeaderName;
 
 pub use self::policy::{
     AnyPolicy, ContentIntervalPolicy, IntervalPolicy, KeyPolicy, NamedIntervalPolicy, RememberedPolicy, TokenPolicy,
 };
 use self::policy::{ComparesContent, ReadsKey, RequiresToken, StoresResponses, TakesKey};
-use super::KeyFrom;
-use super::middleware::{Protected, RouteRules};
-use super::subject::SubjectFrom;
-use super::worker_stores::assert_shared;
+use super::framework::Framework;
+use super::key_source::KeySource;
+use super::route_rules::RouteRules;
+use super::subject_source::SubjectSource;
 use crate::effect::Effect;
 use crate::fingerprint::Fields;
 use crate::guard::Guard;
@@ -111,19 +104,19 @@ const JUDGED: usize = 1024 * 1024;
 ///
 /// A function that returns routes with different policies erases `P` with [`into_any`](Protect::into_any); the result has the type
 /// `Protect`.
-pub struct Protect<P = AnyPolicy> {
-    rules: RouteRules,
+pub struct Protect<F: Framework, P = AnyPolicy> {
+    rules: RouteRules<F>,
     policy: PhantomData<fn() -> P>,
 }
 
-impl Protect<TokenPolicy> {
+impl<F: Framework> Protect<F, TokenPolicy> {
     /// Requires a one-time token. A token that is bound to a subject is accepted only from the subject that `subject` resolves;
     /// [`bound`](Self::bound) rejects unbound tokens.
     ///
     /// # Panics
     /// If every worker of a server builds its own memory store: build the guard before `HttpServer::new`.
     #[track_caller]
-    pub fn token(guard: &Guard, subject: SubjectFrom) -> Self {
+    pub fn token(guard: &Guard, subject: SubjectSource<F::Request>) -> Self {
         Self::new(guard, subject, Policy::token(), 0)
     }
 
@@ -133,20 +126,20 @@ impl Protect<TokenPolicy> {
     /// A duplicate that arrives while the first request runs waits for its response, for 10 seconds at most; [`wait`](Protect::wait)
     /// changes that. If the first was not applied, one of the waiting duplicates runs.
     #[must_use]
-    pub fn remember(self, retain: Duration) -> Protect<RememberedPolicy> {
+    pub fn remember(self, retain: Duration) -> Protect<F, RememberedPolicy> {
         self.remember_by(KeyRules::retryable().retain(retain))
     }
 
     /// Like [`remember`](Self::remember), with your own lease, ceiling and limit.
     #[must_use]
-    pub fn remember_by(mut self, rules: KeyRules) -> Protect<RememberedPolicy> {
+    pub fn remember_by(mut self, rules: KeyRules) -> Protect<F, RememberedPolicy> {
         self.rules.answer_limit = self.rules.answer_limit.max(rules.reply_limit);
         self.rules.route.wait = Some(WAIT);
         self.change_token(|token| token.remember_by(rules)).retyped()
     }
 }
 
-impl Protect<KeyPolicy> {
+impl<F: Framework> Protect<F, KeyPolicy> {
     /// Requires a key: `Idempotency-Key`, unless [`from`](Self::from) names another source. The first response for a key is stored and
     /// replayed; a request with the same key and different content is rejected.
     ///
@@ -182,26 +175,26 @@ impl Protect<KeyPolicy> {
     /// # Panics
     /// As [`Protect::token`] does.
     #[track_caller]
-    pub fn key(guard: &Guard, subject: SubjectFrom, rules: KeyRules) -> Self {
+    pub fn key(guard: &Guard, subject: SubjectSource<F::Request>, rules: KeyRules) -> Self {
         let answer_limit = rules.reply_limit;
         Self::new(guard, subject, Policy::key(rules), answer_limit)
     }
 }
 
-impl Protect<IntervalPolicy> {
+impl<F: Framework> Protect<F, IntervalPolicy> {
     /// Accepts at most one equivalent request per subject and interval. Requests are equivalent if they have the same content, or, with
     /// [`from`](Self::from), the same name.
     ///
     /// # Panics
     /// As [`Protect::token`] does.
     #[track_caller]
-    pub fn interval(guard: &Guard, subject: SubjectFrom, rules: IntervalRules) -> Self {
+    pub fn interval(guard: &Guard, subject: SubjectSource<F::Request>, rules: IntervalRules) -> Self {
         Self::new(guard, subject, Policy::interval(rules), 0)
     }
 }
 
 /// Setters for routes that require a token.
-impl<P: RequiresToken> Protect<P> {
+impl<F: Framework, P: RequiresToken> Protect<F, P> {
     /// Accepts only tokens that were issued for this action, and for this subject unless it is anonymous.
     ///
     /// ```compile_fail,E0599
@@ -236,7 +229,7 @@ impl<P: RequiresToken> Protect<P> {
 }
 
 /// Setters for routes that read a key or a name.
-impl<P: TakesKey> Protect<P> {
+impl<F: Framework, P: TakesKey> Protect<F, P> {
     /// Sets the source of the key, or of the interval's name: requests with the same name are equivalent, whatever their content.
     ///
     /// ```compile_fail,E0599
@@ -245,14 +238,14 @@ impl<P: TakesKey> Protect<P> {
     /// Protect::token(&guard, SubjectFrom::anonymous()).from(KeyFrom::header("x-order").unwrap());
     /// ```
     #[must_use]
-    pub fn from(mut self, key: KeyFrom) -> Protect<P::Named> {
+    pub fn from(mut self, key: KeySource<F::Request>) -> Protect<F, P::Named> {
         self.rules.reader.key = Some(key);
         self.retyped()
     }
 }
 
 /// Setters for routes that read a key or a name.
-impl<P: ReadsKey> Protect<P> {
+impl<F: Framework, P: ReadsKey> Protect<F, P> {
     /// Runs a request without a key, unprotected. By default it is rejected.
     ///
     /// ```compile_fail,E0599
@@ -276,7 +269,7 @@ impl<P: ReadsKey> Protect<P> {
 }
 
 /// Setters for routes that compare requests by their content.
-impl<P: ComparesContent> Protect<P> {
+impl<F: Framework, P: ComparesContent> Protect<F, P> {
     /// Sets the body fields included in the fingerprint. Default: all.
     ///
     /// A plain token stores nothing to compare with, and a named interval compares names:
@@ -294,7 +287,7 @@ impl<P: ComparesContent> Protect<P> {
     /// interval.fingerprint(Fields::all()).from(KeyFrom::header("x-order").unwrap());
     /// ```
     #[must_use]
-    pub fn fingerprint(mut self, fields: Fields) -> Protect<P::Compared> {
+    pub fn fingerprint(mut self, fields: Fields) -> Protect<F, P::Compared> {
         self.rules.reader.fields = fields;
         self.retyped()
     }
@@ -308,14 +301,14 @@ impl<P: ComparesContent> Protect<P> {
     /// Protect::token(&guard, SubjectFrom::anonymous()).skip_large_bodies();
     /// ```
     #[must_use]
-    pub fn skip_large_bodies(mut self) -> Protect<P::Compared> {
+    pub fn skip_large_bodies(mut self) -> Protect<F, P::Compared> {
         self.rules.reader.skips_large = true;
         self.retyped()
     }
 }
 
 /// Setters for routes that store responses.
-impl<P: StoresResponses> Protect<P> {
+impl<F: Framework, P: StoresResponses> Protect<F, P> {
     /// Stores this response header too, besides those that describe the body. `Set-Cookie` and similar headers are never stored.
     ///
     /// ```compile_fail,E0599
@@ -325,7 +318,7 @@ impl<P: StoresResponses> Protect<P> {
     /// Protect::token(&guard, SubjectFrom::anonymous()).keep_header(SERVER);
     /// ```
     #[must_use]
-    pub fn keep_header(mut self, name: HeaderName) -> Self {
+    pub fn keep_header(mut self, name: F::HeaderName) -> Self {
         self.rules.kept_headers.push(name);
         self
     }
@@ -373,20 +366,25 @@ impl<P: StoresResponses> Protect<P> {
 }
 
 /// Setters of every policy.
-impl<P> Protect<P> {
+impl<F: Framework, P> Protect<F, P> {
     #[track_caller]
-    fn new(guard: &Guard, subject: SubjectFrom, policy: Policy, answer_limit: usize) -> Self {
-        assert_shared(guard);
+    fn new(guard: &Guard, subject: SubjectSource<F::Request>, policy: Policy, answer_limit: usize) -> Self {
+        F::assert_shared(guard);
         Self { rules: RouteRules::new(guard, subject, policy, answer_limit), policy: PhantomData }
     }
 
-    fn retyped<Q>(self) -> Protect<Q> {
+    /// Returns the rules, as each service behind this layer shares them.
+    pub(crate) fn shared_rules(&self) -> Arc<RouteRules<F>> {
+        Arc::new(self.rules.clone())
+    }
+
+    fn retyped<Q>(self) -> Protect<F, Q> {
         Protect { rules: self.rules, policy: PhantomData }
     }
 
     /// Erases the policy, for functions and collections with routes of different policies. Only the setters of every policy remain.
     #[must_use]
-    pub fn into_any(self) -> Protect {
+    pub fn into_any(self) -> Protect<F> {
         self.retyped()
     }
 
@@ -426,7 +424,7 @@ impl<P> Protect<P> {
     /// Decides the effect of a response on this route; `None` means that the status decides. The handler's own
     /// [`MarkEffect`](super::MarkEffect) takes precedence.
     #[must_use]
-    pub fn judge(mut self, judge: impl Fn(&ResponseHead) -> Option<Effect> + Send + Sync + 'static) -> Self {
+    pub fn judge(mut self, judge: impl Fn(&F::ResponseHead) -> Option<Effect> + Send + Sync + 'static) -> Self {
         self.rules.judge = Some(Arc::new(move |head, _| judge(head)));
         self
     }
@@ -436,7 +434,7 @@ impl<P> Protect<P> {
     #[must_use]
     pub fn judge_body(
         mut self,
-        judge: impl Fn(&ResponseHead, &[u8]) -> Option<Effect> + Send + Sync + 'static,
+        judge: impl Fn(&F::ResponseHead, &[u8]) -> Option<Effect> + Send + Sync + 'static,
     ) -> Self {
         self.rules.answer_limit = self.rules.answer_limit.max(JUDGED);
         self.rules.judge = Some(Arc::new(move |head, body| judge(head, body?)));
@@ -458,13 +456,13 @@ impl<P> Protect<P> {
     }
 }
 
-impl<P> Clone for Protect<P> {
+impl<F: Framework, P> Clone for Protect<F, P> {
     fn clone(&self) -> Self {
         Self { rules: self.rules.clone(), policy: PhantomData }
     }
 }
 
-impl<P> fmt::Debug for Protect<P> {
+impl<F: Framework, P> fmt::Debug for Protect<F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Protect")
             .field("policy", &self.rules.route.policy)
@@ -472,21 +470,5 @@ impl<P> fmt::Debug for Protect<P> {
             .field("reader", &self.rules.reader)
             .field("wait", &self.rules.route.wait)
             .finish_non_exhaustive()
-    }
-}
-
-impl<P, S, B> Transform<S, ServiceRequest> for Protect<P>
-where
-    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error> + 'static,
-    B: MessageBody + 'static,
-{
-    type Response = ServiceResponse<EitherBody<B>>;
-    type Error = Error;
-    type Transform = Protected<S>;
-    type InitError = ();
-    type Future = Ready<Result<Self::Transform, ()>>;
-
-    fn new_transform(&self, service: S) -> Self::Future {
-        ready(Ok(Protected::new(Rc::new(self.rules.clone()), service)))
     }
 }

@@ -1,11 +1,13 @@
+//! A token in a server-rendered page.
+
 use std::fmt;
 use std::time::Duration;
 
 use onceward_api::header;
 
+use super::rejection_page::escape;
 use crate::binding::Binding;
 use crate::guard::{Guard, IssueError};
-use crate::http::escape;
 use crate::token::Token;
 
 /// A token in a server-rendered page: the form that contains it is protected without JavaScript.

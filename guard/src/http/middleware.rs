@@ -1,0 +1,141 @@
+//! The middleware around one request: read, check, run, settle. Every adapter runs it, with its own [`Exchange`].
+
+mod observe;
+
+use std::any::Any;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_api::Code;
+use tracing::Instrument as _;
+
+use self::observe::observe;
+use super::audience::Audience;
+use super::body::{RequestBody, drain};
+use super::decide::{AdmittedRequest, Decision};
+use super::exchange::{Exchange, HandlerResponse as _};
+use super::framework::Framework;
+use super::guarded_request::GuardedRequest;
+use super::request::ParsedRequest;
+use super::request_intent::UncheckedRoute;
+use super::response::{GuardResponse, Signature};
+use super::route_rules::RouteRules;
+use super::run_to_completion::Idle;
+use crate::effect::Effect;
+use crate::mode::Mode;
+use crate::pass::Pass;
+use crate::rejection::Rejection;
+
+/// Processes one request; never cancelled. Rarely used parts are boxed separately, here and below: the allocator is fast below a
+/// kilobyte, and every request pays for the size of this future.
+pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut exchange: E, idle: Idle) -> E::Sent {
+    let guard = &rules.route.guard;
+    if rules.route.mode() == Mode::Observe {
+        exchange.attach(UncheckedRoute::new(&rules));
+        return Box::pin(observe(&rules, exchange, &idle)).await;
+    }
+    let response = match enter(&rules, &mut exchange, &idle).await {
+        Ok(Decision::Run(mut admitted)) => {
+            let captured = handle(&rules, exchange, &admitted).await;
+            let judgement = rules.judge(&captured, Some(&admitted.guarded));
+            rules.notice_rewriting(admitted.guarded.parsed(), &captured);
+            let reply = || rules.reply(&captured);
+            let (outcome, next) = rules.route.settle(&mut admitted, judgement, reply, captured.outcome()).await;
+            return captured.send(Signature { outcome: Some(outcome), next, is_last: guard.is_draining() });
+        }
+        Ok(Decision::Unprotected) => {
+            exchange.attach(UncheckedRoute::new(&rules));
+            let running = guard.begin_run();
+            let captured = exchange.call(rules.read_limit()).await;
+            drop(running);
+            let outcome = rules.judge(&captured, None).outcome_unprotected(captured.outcome());
+            return captured.send(Signature { outcome: Some(outcome), next: None, is_last: guard.is_draining() });
+        }
+        Ok(Decision::Replay(reply)) => GuardResponse::replay(&reply),
+        Err(rejection) => {
+            let response = GuardResponse::rejection_to(exchange.head(), guard, &rejection);
+            match rejection.code() {
+                // An error of the guard itself, before the handler ran.
+                Code::Internal => response.with_effect(Effect::NotApplied, Code::Internal),
+                _ => response,
+            }
+        }
+    };
+    let (head, body) = exchange.parts_mut();
+    Box::pin(drain(head, body)).await;
+    exchange.respond(response)
+}
+
+/// Calls the handler. If the run has an id, the handler can extract it, and every log line of the handler carries it.
+async fn handle<E: Exchange>(
+    rules: &RouteRules<E::Framework>,
+    mut exchange: E,
+    AdmittedRequest { guarded, pass }: &AdmittedRequest,
+) -> E::Captured {
+    exchange.attach(Arc::clone(guarded));
+    let Some(run) = pass.run_id() else { return exchange.call(rules.read_limit()).await };
+    exchange.attach(run);
+    // Without a subscriber, a span would become a line of its own in the `log` crate.
+    let span = match tracing::span_enabled!(target: "onceward", tracing::Level::INFO) {
+        true => tracing::info_span!(target: "onceward", "run", run = %run, action = guarded.parsed().action()),
+        false => tracing::Span::none(),
+    };
+    Box::pin(exchange.call(rules.read_limit()).instrument(span)).await
+}
+
+/// Reads the request and decides about it. The client receives the error as the response.
+async fn enter<E: Exchange>(
+    rules: &RouteRules<E::Framework>,
+    exchange: &mut E,
+    idle: &Idle,
+) -> Result<Decision<AdmittedRequest>, Rejection> {
+    let (head, body) = exchange.parts_mut();
+    let parsed = read(rules, head, body).await.map_err(|rejection| rules.route.count(rejection))?;
+    let Some(parsed) = parsed else { return Ok(Decision::Unprotected) };
+    let outer = exchange.attached::<Arc<GuardedRequest>>();
+    let decision = decide(rules, exchange.head(), &parsed, outer.as_deref(), idle).await?;
+    Ok(decision.map_run(|pass| rules.route.admit(parsed, pass, outer)))
+}
+
+/// Parses the request; `None` if it has no key and the key is optional.
+async fn read<F: Framework, B: RequestBody>(
+    rules: &RouteRules<F>,
+    head: &F::Request,
+    body: &mut B,
+) -> Result<Option<ParsedRequest>, Rejection> {
+    let subject = rules.subject.resolve(head).await?;
+    rules.reader.read(head, body, &rules.route.policy, subject).await
+}
+
+async fn decide<F: Framework>(
+    rules: &RouteRules<F>,
+    head: &F::Request,
+    parsed: &ParsedRequest,
+    outer: Option<&GuardedRequest>,
+    idle: &Idle,
+) -> Result<Decision<Pass>, Rejection> {
+    // A client that has closed its connection does not occupy a place among the waiting duplicates.
+    let enough = |longest: Duration| async move {
+        let _ = tokio::time::timeout(longest, F::client_closed(head)).await;
+    };
+    rules.route.decide(parsed, outer, enough, |is_idle| idle.set(is_idle)).await
+}
+
+/// Responds after a handler's panic. In observe mode the panic continues, as without a guard. The outcome is unknown, so the token or key
+/// was not released.
+pub(crate) fn after_panic<F: Framework>(
+    panic: Box<dyn Any + Send>,
+    rules: &RouteRules<F>,
+    audience: &Audience<F>,
+) -> GuardResponse {
+    if rules.route.mode() == Mode::Observe {
+        resume_unwind(panic);
+    }
+    tracing::error!(
+        path = audience.path(),
+        "a handler panicked or was aborted; its outcome is unknown, so its token or key is not released"
+    );
+    let response = audience.reject(&rules.route.guard, &Rejection::new(Code::Internal));
+    response.with_effect(Effect::Unknown, Code::Internal)
+}

@@ -1,0 +1,81 @@
+//! The middleware around one request in observe mode.
+
+use std::sync::Arc;
+
+use onceward_api::Outcome;
+
+use super::super::body::RequestBody;
+use super::super::observed_body::ObservedBody;
+use super::{
+    AdmittedRequest, Decision, Exchange, Framework, GuardedRequest, Idle, RouteRules, Signature, decide, read,
+};
+use crate::http::exchange::HandlerResponse;
+use crate::rejection::Rejection;
+
+/// Adds nothing to the handler's response.
+const UNSIGNED: Signature = Signature { outcome: None, next: None, is_last: false };
+
+/// Runs the handler whatever the guard decides, and does not change the response. Counts requests that would not have run. A request
+/// whose body has not arrived is judged after its response: the handler may not read the body, and must not wait for it.
+pub(super) async fn observe<E: Exchange>(rules: &RouteRules<E::Framework>, mut exchange: E, idle: &Idle) -> E::Sent {
+    let action = rules.reader.action(exchange.head());
+    let outer = exchange.attached::<Arc<GuardedRequest>>();
+    let (head, body) = exchange.parts_mut();
+    let observed = ObservedBody::new(std::mem::replace(body, E::Body::empty()), rules.reader.limit);
+    let entered = enter_so_far(rules, head, &observed, outer.clone(), idle).await;
+    *exchange.parts_mut().1 = observed.to_its_end();
+    match &entered {
+        Some(Ok(Decision::Run(admitted))) => exchange.attach(Arc::clone(&admitted.guarded)),
+        Some(_) => {}
+        None => exchange.keep_head(),
+    }
+    let captured = exchange.call(rules.read_limit()).await;
+    let entered = match (entered, captured.request()) {
+        (Some(entered), _) => Some(entered),
+        (None, Some(head)) => enter_so_far(rules, head, &observed, outer, idle).await,
+        (None, None) => None,
+    };
+    match entered {
+        Some(entered) => judge(rules, &action, entered, &captured).await,
+        None => rules.route.guard.observe_unread(&action),
+    }
+    captured.send(UNSIGNED)
+}
+
+/// Decides by the part of the body that has arrived. Returns `None` if that part is not enough to decide.
+async fn enter_so_far<F: Framework, B: RequestBody>(
+    rules: &RouteRules<F>,
+    head: &F::Request,
+    body: &ObservedBody<B>,
+    outer: Option<Arc<GuardedRequest>>,
+    idle: &Idle,
+) -> Option<Result<Decision<AdmittedRequest>, Rejection>> {
+    let parsed = read(rules, head, &mut body.so_far()).await;
+    if body.ran_out() {
+        return None;
+    }
+    let parsed = match parsed {
+        Ok(Some(parsed)) => parsed,
+        Ok(None) => return Some(Ok(Decision::Unprotected)),
+        Err(rejection) => return Some(Err(rules.route.count(rejection))),
+    };
+    let decision = decide(rules, head, &parsed, outer.as_deref(), idle).await;
+    Some(decision.map(|decision| decision.map_run(|pass| rules.route.admit(parsed, pass, outer))))
+}
+
+/// Counts a request that would not have run; settles one that would have, by its response.
+async fn judge<F: Framework>(
+    rules: &RouteRules<F>,
+    action: &str,
+    entered: Result<Decision<AdmittedRequest>, Rejection>,
+    captured: &impl HandlerResponse<F>,
+) {
+    let AdmittedRequest { guarded, pass } = match entered {
+        Ok(Decision::Run(admitted)) => admitted,
+        Ok(Decision::Unprotected) => return,
+        Ok(Decision::Replay(_)) => return rules.route.guard.observe(Outcome::Replayed, action),
+        Err(rejection) => return rules.route.guard.observe(Outcome::Rejected(rejection.code()), action),
+    };
+    let settled = pass.end(rules.judge(captured, Some(&guarded)).effect, rules.reply(captured)).await;
+    let _ = settled.inspect_err(|error| tracing::debug!(%error, "could not record the outcome of an observed run"));
+}

@@ -1,0 +1,130 @@
+//! The rules of a route.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use onceward_api::path::canonical;
+
+use super::decide::Route;
+use super::effect::{Entry, Judgement, ResponseFacts, judge};
+use super::exchange::HandlerResponse;
+use super::framework::Framework;
+use super::guarded_request::GuardedRequest;
+use super::request::{ParsedRequest, RequestHead as _, RequestReader};
+use super::stored_response::{capture, read_limit};
+use super::subject_source::SubjectSource;
+use crate::effect::Effect;
+use crate::guard::Guard;
+use crate::mode::Mode;
+use crate::policy::{Policy, TokenRules};
+use crate::reply::{NoReply, Reply};
+
+/// A function of the application that decides the effect of a response.
+type Judge<H> = Arc<dyn Fn(&H, Option<&[u8]>) -> Option<Effect> + Send + Sync>;
+
+/// What a guard does with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Treatment {
+    /// It passes the request on.
+    Untouched,
+    /// It is off. It passes the request on, with the rules of the route attached.
+    Unchecked,
+    /// It runs the [middleware](super::middleware).
+    Guarded,
+}
+
+/// The rules of a route.
+pub(crate) struct RouteRules<F: Framework> {
+    pub(crate) route: Route,
+    pub(crate) subject: SubjectSource<F::Request>,
+    pub(crate) reader: RequestReader<F::Request>,
+    pub(super) judge: Option<Judge<F::ResponseHead>>,
+    /// Maximum number of bytes that are read of a response's body.
+    pub(super) answer_limit: usize,
+    pub(super) kept_headers: Vec<F::HeaderName>,
+    /// True once the rewriting of the path inside of the guard has been logged.
+    is_rewriting_logged: Arc<AtomicBool>,
+}
+
+impl<F: Framework> RouteRules<F> {
+    pub(super) fn new(guard: &Guard, subject: SubjectSource<F::Request>, policy: Policy, answer_limit: usize) -> Self {
+        Self {
+            route: Route::new(guard, policy),
+            subject,
+            reader: RequestReader::default(),
+            judge: None,
+            answer_limit,
+            kept_headers: Vec::new(),
+            is_rewriting_logged: Arc::default(),
+        }
+    }
+
+    /// Returns what the guard does with requests of this method.
+    pub(crate) fn treatment(&self, method: &str) -> Treatment {
+        match (method, self.route.mode()) {
+            ("GET" | "HEAD" | "OPTIONS", _) => Treatment::Untouched,
+            (_, Mode::Off) => Treatment::Unchecked,
+            (_, Mode::Observe | Mode::Enforce) => Treatment::Guarded,
+        }
+    }
+
+    /// Returns how much of a response's body is read; `None` if it is not read.
+    pub(super) fn read_limit(&self) -> Option<usize> {
+        read_limit(&self.route.policy, self.answer_limit)
+    }
+
+    /// Logs, once, that the path was rewritten after the action was derived from it. A plain token is valid once whatever its action,
+    /// so it is not affected.
+    pub(super) fn notice_rewriting(&self, parsed: &ParsedRequest, answer: &impl HandlerResponse<F>) {
+        let goes_by_action = !matches!(self.route.policy, Policy::Token(TokenRules { remember: None, .. }));
+        if self.reader.action.is_some() || !goes_by_action {
+            return;
+        }
+        let (Some((_, seen)), Some(request)) = (parsed.action().split_once(' '), answer.request()) else { return };
+        let rewritten = canonical(request.path());
+        if seen != rewritten && !self.is_rewriting_logged.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                target: "onceward::http",
+                seen,
+                %rewritten,
+                "the path was rewritten inside of the guard, so one route has several actions and a duplicate may run; install the \
+                 middleware that rewrites it, such as NormalizePath, outside of the guard, or name the action with Protect::action"
+            );
+        }
+    }
+
+    /// Decides the effect of the response. `guarded` is `None` for a request that no guard admitted.
+    pub(super) fn judge(&self, answer: &impl HandlerResponse<F>, guarded: Option<&GuardedRequest>) -> Judgement {
+        let facts = ResponseFacts {
+            status: answer.status(),
+            handler: answer.effect(),
+            entry: guarded.map_or(Entry::Unmarked, GuardedRequest::entry),
+            source: answer.source(),
+            // Without protection, a wrong guess releases nothing.
+            had_whole_body: guarded.is_none_or(|guarded| guarded.parsed().has_whole_body()),
+        };
+        let body = answer.body().ok().map(|body| &body[..]);
+        judge(&self.route.policy, facts, || self.judge.as_ref()?(answer.head()?, body))
+    }
+
+    /// Returns the response to store, or the reason why its body was not read.
+    pub(super) fn reply(&self, answer: &impl HandlerResponse<F>) -> Result<Reply, NoReply> {
+        let body = answer.body()?.clone();
+        let is_named = |name: &str| self.kept_headers.iter().any(|other| other.as_ref() == name);
+        Ok(capture(answer.status(), answer.headers(), body, is_named))
+    }
+}
+
+impl<F: Framework> Clone for RouteRules<F> {
+    fn clone(&self) -> Self {
+        Self {
+            route: self.route.clone(),
+            subject: self.subject.clone(),
+            reader: self.reader.clone(),
+            judge: self.judge.clone(),
+            answer_limit: self.answer_limit,
+            kept_headers: self.kept_headers.clone(),
+            is_rewriting_logged: Arc::clone(&self.is_rewriting_logged),
+        }
+    }
+}
