@@ -12,11 +12,12 @@ use onceward::{
     Binding, Fields, Guard, Intent, IntervalRules, Key, KeyRules, Mode, Policy, RecordState, RunError, Subject,
 };
 use onceward_api::{Code, Retry};
+use onceward_tests::actix_handlers::{header, order};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::key_routes::{KEY, buy, serve, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, TestServer, header, order};
+use onceward_tests::shop::{ORDER, TestServer};
 use serde_json::Value;
 
 use crate::keys::audit_log::LOG;

@@ -6,11 +6,12 @@ use actix_web::web;
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, Intent, IntervalRules, Key, KeyRules, Subject};
+use onceward_tests::actix_handlers::{order, panics};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{outlast, until};
-use onceward_tests::shop::{ORDER, STATUS, TestServer, order, panics};
+use onceward_tests::shop::{ORDER, STATUS, TestServer};
 
 /// The key of an outer guard.
 const OUTER: &str = "x-outer";

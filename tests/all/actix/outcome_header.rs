@@ -8,13 +8,14 @@ use onceward::actix::{Protect, SubjectFrom, entered};
 use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard, IntervalRules, KeyRules, ManualClock};
 use onceward_api::header::{NEXT_TOKEN, TOKEN};
+use onceward_tests::actix_handlers::order;
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::key_routes::{KEY, serve};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, order};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer};
 use reqwest::{Method, RequestBuilder};
 
 const LONG: Duration = Duration::from_secs(10);

@@ -14,6 +14,7 @@ use onceward::store::{Memory, Redis, Store};
 use onceward::{Guard, IntervalRules, KeyRules};
 use onceward_api::header::TOKEN;
 use onceward_api::{IssuedToken, header};
+use onceward_tests::actix_handlers::header as text_of;
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::key_routes::{KEY, serve, serve_at};
 use onceward_tests::ledger::Ledger;
@@ -21,7 +22,7 @@ use onceward_tests::polling::until;
 use onceward_tests::raw_http::post;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
-use onceward_tests::shop::{Shop, TestServer, header as text_of};
+use onceward_tests::shop::{Shop, TestServer};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 

@@ -15,11 +15,12 @@ use onceward::actix::{ExtractorError, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, KeyRules, ManualClock};
 use onceward_api::header;
+use onceward_tests::actix_handlers::order;
 use onceward_tests::client::{Answer, URLENCODED, http, ran, send};
 use onceward_tests::key_routes::{BRIEF, KEY, LEASE, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{holds_for, until};
-use onceward_tests::shop::{EFFECT, ORDER, STATUS, Shop, TestServer, order};
+use onceward_tests::shop::{EFFECT, ORDER, STATUS, Shop, TestServer};
 use reqwest::RequestBuilder;
 use serde_json::Value;
 

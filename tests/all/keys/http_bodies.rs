@@ -11,10 +11,11 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Bytes, Memory};
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, RecordState, Reply, Settled, Subject, Verdict};
 use onceward_api::Code;
+use onceward_tests::actix_handlers::order;
 use onceward_tests::client::send;
 use onceward_tests::key_routes::{BRIEF, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{STATUS, order};
+use onceward_tests::shop::STATUS;
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(5);

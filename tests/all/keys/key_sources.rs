@@ -8,11 +8,12 @@ use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Guard, Key, KeyRules};
 use onceward_tests::client::{Answer, URLENCODED, http, send};
-use onceward_tests::key_routes::{KEY, buy, serve, serve_at, serve_one, under};
+use onceward_tests::key_routes::{KEY, buy, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, Shop, TAKES, TestServer, USER};
+use onceward_tests::web_framework::WebFramework as _;
 use reqwest::RequestBuilder;
 
 const JSON: &str = "application/json";
@@ -244,7 +245,7 @@ async fn subjects_with_the_same_key_and_body_share_nothing() {
 #[tokio::test]
 async fn key_is_scoped_to_its_path_or_named_action() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve(&ledger, onceward_tests::key_routes::routes(&guard));
+    let served = onceward::actix::Actix::serve(&ledger, onceward_tests::key_routes::routes(&guard));
     let pay = |kind: &str, order: &str| under(&served.url, &format!("/keyed/{kind}/{order}/pay"), "k", order).body("5");
     let pair = twice(pay("orders", "1"), pay("orders", "2")).await;
     assert_eq!(said(&pair), TWO);

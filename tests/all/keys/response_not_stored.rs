@@ -15,6 +15,7 @@ use onceward::store::{Memory, Sql};
 use onceward::transaction::claim_in;
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Rejection, Reply, RunError, Settled, Subject, Verdict};
 use onceward_api::Code;
+use onceward_tests::actix_handlers::header;
 use onceward_tests::client::{Answer, http, send, submit, token};
 use onceward_tests::command_output::{parsed, said};
 use onceward_tests::key_routes::{buy, serve, under};
@@ -23,7 +24,7 @@ use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::service_calls::post;
-use onceward_tests::shop::{TestServer, header};
+use onceward_tests::shop::TestServer;
 use serde_json::{Value, json};
 use sqlx::SqlitePool;
 

@@ -6,10 +6,11 @@ use actix_web::{HttpResponse, web};
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, IntervalRules, KeyRules};
+use onceward_tests::actix_handlers::order;
 use onceward_tests::client::{URLENCODED, http, send};
 use onceward_tests::key_routes::serve;
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{ORDER, TestServer, order};
+use onceward_tests::shop::{ORDER, TestServer};
 use serde_json::Value;
 
 /// `{"seq":7}`, compressed.

@@ -15,8 +15,9 @@ use onceward::{
     Binding, Content, Fields, Fingerprint, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Subject, Verdict,
 };
 use onceward_api::Code;
+use onceward_tests::actix_handlers::purchase;
 use onceward_tests::client::{Answer, at_last, http, send, submit};
-use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, buy, purchase, serve_one, under};
+use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::metrics::waiting;
 use onceward_tests::polling::{holds_for, outlast, until};

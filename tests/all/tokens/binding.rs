@@ -9,9 +9,10 @@ use onceward::store::Memory;
 use onceward::{Binding, Guard, ManualClock, Secret, Subject};
 use onceward_api::IssuedToken;
 use onceward_api::header::{FIELD, NEXT_TOKEN, TOKEN};
+use onceward_tests::actix_handlers;
 use onceward_tests::client::{Answer, http, order, send, submit, token, token_for};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{self, STATUS, Shop, TestServer, USER};
+use onceward_tests::shop::{STATUS, Shop, TestServer, USER};
 use reqwest::Method;
 
 const INVALID: &str = "403 token_invalid";
@@ -226,9 +227,9 @@ async fn next_token_is_bound_like_the_previous_one() {
     let (protected, data) = (guard.clone(), web::Data::new(ledger.clone()));
     let served = TestServer::run(move |listener| {
         let server = HttpServer::new(move || {
-            let user = SubjectFrom::resolver(|request| shop::header(request, USER).map(str::to_owned));
+            let user = SubjectFrom::resolver(|request| actix_handlers::header(request, USER).map(str::to_owned));
             let orders = web::resource("/orders/{id}").wrap(Protect::token(&protected, user).next_token());
-            App::new().app_data(data.clone()).service(orders.route(web::post().to(shop::order)))
+            App::new().app_data(data.clone()).service(orders.route(web::post().to(actix_handlers::order)))
         });
         Ok(server.workers(1).disable_signals().listen(listener)?.run())
     });

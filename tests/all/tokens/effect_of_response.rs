@@ -13,6 +13,7 @@ use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, Intent, Policy, RecordState, Subject};
 use onceward_api::header::NEXT_TOKEN;
 use onceward_api::{Code, Retry};
+use onceward_tests::actix_handlers;
 use onceward_tests::client::{Answer, http, order, ran, send, submit, token};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
@@ -152,7 +153,7 @@ async fn breaks(
     request: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
-    let told = |name: &str| shop::header(request.request(), name).map(str::to_owned);
+    let told = |name: &str| actix_handlers::header(request.request(), name).map(str::to_owned);
     let status = told("x-break").map(|status| StatusCode::from_bytes(status.as_bytes()).expect("a status"));
     let (is_late, has_own_answer) = (told("x-late").is_some(), told("x-own-answer").is_some());
     let effect = told(EFFECT);
@@ -179,7 +180,7 @@ fn breaking(guard: &Guard, ledger: &Ledger) -> TestServer {
     TestServer::run(move |listener| {
         let server = HttpServer::new(move || {
             let protect = || Protect::token(&guard, SubjectFrom::anonymous()).next_token();
-            let orders = || web::resource("/orders").route(web::post().to(shop::order));
+            let orders = || web::resource("/orders").route(web::post().to(actix_handlers::order));
             App::new()
                 .app_data(ledger.clone())
                 .service(orders().wrap(from_fn(breaks)).wrap(protect()))
@@ -244,7 +245,7 @@ async fn unmatched_route_releases_the_token() {
             App::new()
                 .app_data(data.clone())
                 .wrap(Protect::token(&protected, SubjectFrom::anonymous()))
-                .service(web::resource("/orders").route(web::post().to(shop::order)))
+                .service(web::resource("/orders").route(web::post().to(actix_handlers::order)))
         });
         Ok(server.workers(1).disable_signals().listen(listener)?.run())
     });

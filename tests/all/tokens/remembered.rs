@@ -12,12 +12,13 @@ use onceward::{
 };
 use onceward_api::header::{LOOK, TOKEN};
 use onceward_api::{Code, Retry};
+use onceward_tests::actix_handlers::{panics, purchase};
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, at_last, http, multipart, send, submit, token};
-use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve};
+use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN, serve};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{Monitor, RedisServer};
-use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer, USER, panics};
+use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer, USER};
 use reqwest::RequestBuilder;
 
 use tokio::task::JoinSet;

@@ -7,6 +7,7 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis, Sql};
 use onceward::{Binding, Guard, Revocation};
 use onceward_api::Retry;
+use onceward_tests::actix_handlers;
 use onceward_tests::client::{Answer, http, order, send, submit, token};
 use onceward_tests::command_output::{parsed, said};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, smooth};
@@ -15,7 +16,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::service_calls::post;
-use onceward_tests::shop::{self, Shop};
+use onceward_tests::shop::Shop;
 use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -116,7 +117,7 @@ async fn sdk_does_not_replace_a_revoked_token() {
         config
             .app_data(web::Data::new(guard.clone()))
             .route("/token", web::post().to(issue_revoked))
-            .service(web::resource("/orders").wrap(protect).route(web::post().to(shop::order)));
+            .service(web::resource("/orders").wrap(protect).route(web::post().to(actix_handlers::order)));
     });
     let way = FaultyHttpProxy::to(&served.url, smooth).await;
     let ended = onceward_tests::sdk_client::client().post(format!("{}/orders", way.url)).send().await;

@@ -22,7 +22,7 @@ use onceward::{Guard, GuardBuilder, Secret, WeakSecret};
 use onceward_tests::consumer::Consumer;
 use onceward_tests::flawed::{Flaw, FlawedShop, KeyFlaw, NaiveKeyLayer, WallClockLayer};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::routes;
+use onceward_tests::shop::actix_routes as routes;
 
 /// Maximum time to open a SQLite file on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
