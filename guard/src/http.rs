@@ -48,7 +48,7 @@ pub use self::subject_source::SubjectSource;
 pub use self::token_source::token_in;
 
 pub(crate) use self::audience::Audience;
-pub(crate) use self::body::{BodyEnd, RequestBody, drain};
+pub(crate) use self::body::{BodyEnd, Pieces, RequestBody, drain};
 pub(crate) use self::effect::ErrorSource;
 pub(crate) use self::exchange::{Exchange, HandlerResponse};
 pub(crate) use self::guarded_request::GuardedRequest;

@@ -169,6 +169,8 @@ mod runtime;
 mod settled;
 mod shared_secret;
 mod shutdown;
+#[allow(dead_code, reason = "each adapter, which serves, is a feature of its own")]
+mod signals;
 // A module of the library only to reach its internals; the file is with the tests.
 #[cfg(test)]
 #[path = "../tests/simulator/schedules.rs"]
@@ -188,6 +190,10 @@ mod warning_limit;
 
 #[cfg(feature = "actix")]
 pub mod actix;
+#[cfg(feature = "axum")]
+pub mod axum;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 pub use onceward_api as api;
 

@@ -14,7 +14,17 @@ use std::path::Path;
 const LAYERS: &[Layer] = &[
     Layer {
         name: "base",
-        modules: &["backoff", "clock", "digest", "metrics", "random", "runtime", "thread_number", "warning_limit"],
+        modules: &[
+            "backoff",
+            "clock",
+            "digest",
+            "metrics",
+            "random",
+            "runtime",
+            "signals",
+            "thread_number",
+            "warning_limit",
+        ],
     },
     Layer {
         name: "values",
@@ -61,13 +71,13 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "guard", modules: &["guard", "testing"] },
     Layer { name: "http", modules: &["http"] },
-    Layer { name: "adapters", modules: &["actix"] },
+    Layer { name: "adapters", modules: &["actix", "axum", "tower"] },
     Layer { name: "fuzzing", modules: &["fuzzing"] },
     Layer { name: "documentation", modules: &["guide"] },
 ];
 
 /// The features of the adapters, which are also the names of their modules.
-const ADAPTERS: [&str; 2] = ["actix", "axum"];
+const ADAPTERS: [&str; 3] = ["actix", "axum", "tower"];
 
 struct Layer {
     name: &'static str,

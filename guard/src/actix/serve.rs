@@ -9,6 +9,7 @@ use actix_web::dev::{AppConfig, Response, Server, Service, ServiceFactory};
 use actix_web::{Error, HttpServer};
 
 use crate::guard::Guard;
+use crate::signals::Signals;
 
 /// Runs a server until SIGTERM or SIGINT, then shuts it down gracefully. A second signal stops it at once.
 ///
@@ -58,19 +59,9 @@ where
 /// # Errors
 /// If the server fails, or the signal handlers cannot be installed.
 pub async fn serve_until_signal(server: Server, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let mut signals = Signals::listen()?;
+    let signals = Signals::listen()?;
     let handle = server.handle();
-    let end = async {
-        let signal = signals.next().await;
-        tracing::info!(signal, "signal received; stopping");
-        tokio::select! {
-            () = stop => {}
-            signal = signals.next() => {
-                tracing::warn!(signal, "second signal received; stopping at once, handlers in flight are aborted");
-                handle.stop(false).await;
-            }
-        }
-    };
+    let end = signals.stop_gracefully(stop, async { handle.stop(false).await });
     join(server, end).await.inspect(|()| tracing::info!("the server has stopped"))
 }
 
@@ -79,44 +70,5 @@ async fn join(mut server: Server, end: impl Future<Output = ()>) -> io::Result<(
     tokio::select! {
         ended = &mut server => ended,
         () = end => server.await,
-    }
-}
-
-/// The signals that ask a process to stop.
-#[cfg(unix)]
-struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
-    }
-
-    /// Returns the name of the next signal.
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.0.recv() => "SIGTERM",
-            _ = self.1.recv() => "SIGINT",
-        }
-    }
-}
-
-/// The signal that asks a process to stop.
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self)
-    }
-
-    /// Returns the name of the next signal.
-    async fn next(&mut self) -> &'static str {
-        match tokio::signal::ctrl_c().await {
-            Ok(()) => "Ctrl-C",
-            Err(_) => std::future::pending().await,
-        }
     }
 }

@@ -103,7 +103,9 @@ impl BufferedBody {
 }
 
 /// The chunks that were read. Most bodies arrive in one chunk, and then nothing is copied.
-enum Pieces {
+#[derive(Default)]
+pub(crate) enum Pieces {
+    #[default]
     None,
     One(Bytes),
     More(BytesMut),
@@ -118,7 +120,7 @@ impl Pieces {
         }
     }
 
-    fn and(self, next: Bytes) -> Self {
+    pub(crate) fn and(self, next: Bytes) -> Self {
         let mut more = match self {
             Self::None => return Self::One(next),
             Self::One(one) => BytesMut::from(&one[..]),
@@ -128,7 +130,7 @@ impl Pieces {
         Self::More(more)
     }
 
-    fn together(self) -> Bytes {
+    pub(crate) fn together(self) -> Bytes {
         match self {
             Self::None => Bytes::new(),
             Self::One(one) => one,

@@ -131,20 +131,20 @@ impl Route {
         }
     }
 
-    /// Settles a run by its response, before the response is sent. Returns the outcome to report, and the next token if the route sends
-    /// one.
+    /// Settles a run by its response, before the response is sent. Without a reply, the pass has ended unwritten. Returns the outcome to
+    /// report, and the next token if the route sends one.
     pub(crate) async fn settle(
         &self,
         AdmittedRequest { guarded, pass }: &mut AdmittedRequest,
         judgement: Judgement,
-        reply: impl FnOnce() -> Result<Reply, NoReply>,
+        reply: Option<Result<Reply, NoReply>>,
         reported: Option<Outcome>,
     ) -> (Outcome, Option<Token>) {
         let successor = self.next_token.then(|| pass.binding(&guarded.parsed().intent()));
-        let settled = match pass.try_end_unwritten(judgement.effect) {
-            true => Ok(Settled::Final),
+        let settled = match reply {
+            None => Ok(Settled::Final),
             // Boxed, so that the future of a run with nothing to write is small.
-            false => Box::pin(pass.write(judgement.effect, reply())).await,
+            Some(reply) => Box::pin(pass.write(judgement.effect, reply)).await,
         };
         if let Err(error) = &settled {
             tracing::debug!(

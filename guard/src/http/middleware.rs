@@ -26,6 +26,7 @@ use crate::effect::Effect;
 use crate::mode::Mode;
 use crate::pass::Pass;
 use crate::rejection::Rejection;
+use crate::run_id::RunId;
 
 /// Processes one request; never cancelled. Rarely used parts are boxed separately, here and below: the allocator is fast below a
 /// kilobyte, and every request pays for the size of this future.
@@ -37,10 +38,12 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
     }
     let response = match enter(&rules, &mut exchange, &idle).await {
         Ok(Decision::Run(mut admitted)) => {
-            let captured = handle(&rules, exchange, &admitted).await;
+            let (guarded, run) = (Arc::clone(&admitted.guarded), admitted.pass.run_id());
+            let captured = handle(&rules, exchange, guarded, run).await;
             let judgement = rules.judge(&captured, Some(&admitted.guarded));
             rules.notice_rewriting(admitted.guarded.parsed(), &captured);
-            let reply = || rules.reply(&captured);
+            // No reference to the response is held while its run is settled: a body need not be `Sync`.
+            let reply = (!admitted.pass.try_end_unwritten(judgement.effect)).then(|| rules.reply(&captured));
             let (outcome, next) = rules.route.settle(&mut admitted, judgement, reply, captured.outcome()).await;
             return captured.send(Signature { outcome: Some(outcome), next, is_last: guard.is_draining() });
         }
@@ -71,10 +74,11 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
 async fn handle<E: Exchange>(
     rules: &RouteRules<E::Framework>,
     mut exchange: E,
-    AdmittedRequest { guarded, pass }: &AdmittedRequest,
+    guarded: Arc<GuardedRequest>,
+    run: Option<RunId>,
 ) -> E::Captured {
-    exchange.attach(Arc::clone(guarded));
-    let Some(run) = pass.run_id() else { return exchange.call(rules.read_limit()).await };
+    exchange.attach(Arc::clone(&guarded));
+    let Some(run) = run else { return exchange.call(rules.read_limit()).await };
     exchange.attach(run);
     // Without a subscriber, a span would become a line of its own in the `log` crate.
     let span = match tracing::span_enabled!(target: "onceward", tracing::Level::INFO) {

@@ -49,8 +49,16 @@ impl GuardResponse {
         response.with_request_id(value(header::REQUEST_ID))
     }
 
+    /// Like [`rejection`](Self::rejection), without a guard and a request: problem JSON without the path.
+    pub(crate) fn without_request(rejection: &Rejection) -> Self {
+        Self::response(&rejection.problem(), rejection, None)
+    }
+
     fn problem(problem: Problem, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
-        let problem = problem.instance(path);
+        Self::response(&problem.instance(path), rejection, accept)
+    }
+
+    fn response(problem: &Problem, rejection: &Rejection, accept: Option<&[u8]>) -> Self {
         let mut headers: Headers = Vec::with_capacity(6);
         add(&mut headers, "cache-control", "no-store");
         if let Some(wait) = rejection.retry_after() {
@@ -59,10 +67,10 @@ impl GuardResponse {
         let body: Bytes = if accept.is_some_and(prefers_html) {
             add(&mut headers, "content-security-policy", rejection_page::policy());
             add(&mut headers, "content-type", HTML);
-            rejection_page::render(&problem, rejection.message_for_people()).into()
+            rejection_page::render(problem, rejection.message_for_people()).into()
         } else {
             add(&mut headers, "content-type", Problem::CONTENT_TYPE);
-            json(&problem)
+            json(problem)
         };
         let code = rejection.code();
         add_outcome(&mut headers, Outcome::Rejected(code));
@@ -122,6 +130,12 @@ impl GuardResponse {
     pub(crate) fn with_effect(mut self, effect: Effect, code: Code) -> Self {
         (self.effect, self.outcome) = (Some(effect), Some(Outcome::Rejected(code)));
         self
+    }
+
+    /// States that the handler was not called.
+    #[must_use]
+    pub(crate) fn before_handler(self, code: Code) -> Self {
+        self.with_effect(Effect::NotApplied, code)
     }
 
     /// Returns the status.

@@ -9,13 +9,14 @@ use super::super::observed_body::ObservedBody;
 use super::{
     AdmittedRequest, Decision, Exchange, Framework, GuardedRequest, Idle, RouteRules, Signature, decide, read,
 };
-use crate::http::exchange::HandlerResponse;
+use crate::http::exchange::HandlerResponse as _;
 use crate::rejection::Rejection;
 
 /// Adds nothing to the handler's response.
 const UNSIGNED: Signature = Signature { outcome: None, next: None, is_last: false };
 
-/// Runs the handler whatever the guard decides, and does not change the response. Counts requests that would not have run. A request
+/// Runs the handler whatever the guard decides, and does not change the response. Counts requests that would not have run, and settles
+/// those that would have, by their response. A request
 /// whose body has not arrived is judged after its response: the handler may not read the body, and must not wait for it.
 pub(super) async fn observe<E: Exchange>(rules: &RouteRules<E::Framework>, mut exchange: E, idle: &Idle) -> E::Sent {
     let action = rules.reader.action(exchange.head());
@@ -36,7 +37,15 @@ pub(super) async fn observe<E: Exchange>(rules: &RouteRules<E::Framework>, mut e
         (None, None) => None,
     };
     match entered {
-        Some(entered) => judge(rules, &action, entered, &captured).await,
+        Some(Ok(Decision::Run(AdmittedRequest { guarded, pass }))) => {
+            let (effect, reply) = (rules.judge(&captured, Some(&guarded)).effect, rules.reply(&captured));
+            let settled = pass.end(effect, reply).await;
+            let _ =
+                settled.inspect_err(|error| tracing::debug!(%error, "could not record the outcome of an observed run"));
+        }
+        Some(Ok(Decision::Unprotected)) => {}
+        Some(Ok(Decision::Replay(_))) => rules.route.guard.observe(Outcome::Replayed, &action),
+        Some(Err(rejection)) => rules.route.guard.observe(Outcome::Rejected(rejection.code()), &action),
         None => rules.route.guard.observe_unread(&action),
     }
     captured.send(UNSIGNED)
@@ -61,21 +70,4 @@ async fn enter_so_far<F: Framework, B: RequestBody>(
     };
     let decision = decide(rules, head, &parsed, outer.as_deref(), idle).await;
     Some(decision.map(|decision| decision.map_run(|pass| rules.route.admit(parsed, pass, outer))))
-}
-
-/// Counts a request that would not have run; settles one that would have, by its response.
-async fn judge<F: Framework>(
-    rules: &RouteRules<F>,
-    action: &str,
-    entered: Result<Decision<AdmittedRequest>, Rejection>,
-    captured: &impl HandlerResponse<F>,
-) {
-    let AdmittedRequest { guarded, pass } = match entered {
-        Ok(Decision::Run(admitted)) => admitted,
-        Ok(Decision::Unprotected) => return,
-        Ok(Decision::Replay(_)) => return rules.route.guard.observe(Outcome::Replayed, action),
-        Err(rejection) => return rules.route.guard.observe(Outcome::Rejected(rejection.code()), action),
-    };
-    let settled = pass.end(rules.judge(captured, Some(&guarded)).effect, rules.reply(captured)).await;
-    let _ = settled.inspect_err(|error| tracing::debug!(%error, "could not record the outcome of an observed run"));
 }
