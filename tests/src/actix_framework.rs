@@ -25,6 +25,10 @@ use crate::test_server::TestServer;
 use crate::web_framework::WebFramework;
 
 impl WebFramework for Actix {
+    const DECODES_PATHS: bool = true;
+    const HAS_PATTERNS: bool = true;
+    const EVERY_PATH: &'static [&'static str] = &["/{all:.*}"];
+
     fn serve(ledger: &Ledger, routes: Routes<Self>) -> TestServer {
         let ledger = ledger.clone();
         TestServer::run(move |listener| {

@@ -25,6 +25,8 @@ pub enum ReplyBody {
     Whole(Bytes),
     /// A body in pieces, and its length if that is declared.
     Streamed(BoxStream<'static, io::Result<Bytes>>, Option<u64>),
+    /// An error with this text, where the framework distinguishes errors from responses.
+    Error(&'static str),
     /// In place of the response: the rejection, as the adapter renders it.
     Rejection(Box<(Guard, Rejection)>),
 }
@@ -38,6 +40,11 @@ impl Reply {
     /// A rejection of the guard, as the adapter renders it.
     pub fn rejection(guard: &Guard, rejection: Rejection) -> Self {
         Self { body: ReplyBody::Rejection(Box::new((guard.clone(), rejection))), ..Self::new(500) }
+    }
+
+    /// An error of the framework.
+    pub fn error(status: u16, text: &'static str) -> Self {
+        Self { body: ReplyBody::Error(text), ..Self::new(status) }
     }
 
     /// Sets the whole body.

@@ -49,6 +49,8 @@ pub enum Layer<F: WebFramework> {
     Require(RequireProtection),
     /// Needs no guard.
     Exempt,
+    /// Compresses responses.
+    Compress,
     /// Responds in place of the handler.
     Answer(Arc<dyn Fn(&Call) -> Option<Reply> + Send + Sync>),
 }
@@ -194,6 +196,7 @@ impl<F: WebFramework> Clone for Layer<F> {
             Self::Protect(protect) => Self::Protect(protect.clone()),
             Self::Require(require) => Self::Require(require.clone()),
             Self::Exempt => Self::Exempt,
+            Self::Compress => Self::Compress,
             Self::Answer(answer) => Self::Answer(Arc::clone(answer)),
         }
     }

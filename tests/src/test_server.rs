@@ -1,10 +1,12 @@
 //! A server in its own thread.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 
 use actix_web::dev::Server;
+use axum::Router;
+use tokio::runtime::Builder;
 
 /// A server in its own thread. It stops when this value is dropped.
 pub struct TestServer {
@@ -27,6 +29,21 @@ impl TestServer {
         });
         let handle = told.recv().expect("the server starts");
         Self { url, stop: Some(Box::new(move || drop(handle.stop(false)))) }
+    }
+}
+
+impl TestServer {
+    /// Runs a router of axum on two threads.
+    pub fn run_router(router: Router) -> Self {
+        let (listener, url) = listen();
+        listener.set_nonblocking(true).expect("a socket");
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
+            let router = router.into_make_service_with_connect_info::<SocketAddr>();
+            axum::serve(listener, router).await.expect("the server ends without an error");
+        });
+        Self { url, stop: Some(Box::new(move || runtime.shutdown_background())) }
     }
 }
 

@@ -11,6 +11,13 @@ use crate::test_server::TestServer;
 
 /// A web framework with an adapter. A test of the acceptance suite is a function over it.
 pub trait WebFramework: Framework + Sized {
+    /// Whether the router matches the fixed part of a path in every percent-encoded spelling.
+    const DECODES_PATHS: bool;
+    /// Whether a path parameter may have a regular expression, as in `{name:.*}`.
+    const HAS_PATTERNS: bool;
+    /// The patterns that together match every path.
+    const EVERY_PATH: &'static [&'static str];
+
     /// Serves these routes with two worker threads.
     fn serve(ledger: &Ledger, routes: Routes<Self>) -> TestServer;
 
@@ -54,6 +61,9 @@ macro_rules! on_every_framework {
     ($($name:ident $(($threads:ident))?),+ $(,)?) => {
         mod actix {
             $($crate::on_every_framework!(@test $name, onceward::actix::Actix $(, $threads)?);)+
+        }
+        mod axum {
+            $($crate::on_every_framework!(@test $name, onceward::tower::Tower $(, $threads)?);)+
         }
     };
     (@test $name:ident, $framework:ty) => {

@@ -6,6 +6,7 @@ use actix_service::boxed::{self, BoxService};
 use actix_web::Error;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform};
+use actix_web::middleware::Compress;
 use actix_web::web::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
@@ -55,6 +56,9 @@ where
                         boxed::service(Unified { service: require.new_transform(service).await? })
                     }
                     Layer::Exempt => boxed::service(Unified { service: Exempt.new_transform(service).await? }),
+                    Layer::Compress => {
+                        boxed::service(Unified { service: Compress::default().new_transform(service).await? })
+                    }
                     Layer::Answer(answer) => boxed::service(Answering { service, answer, ledger: ledger.clone() }),
                 };
             }

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 
 use actix_web::body::SizedStream;
+use actix_web::error::InternalError;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{Bytes, Path, Payload};
@@ -33,7 +34,8 @@ pub fn call_of(request: &HttpRequest, ledger: &Ledger, body: Bytes) -> Call {
 
 /// Returns the response of a handler of the suite.
 pub fn response_of(reply: Reply, request: &HttpRequest) -> HttpResponse {
-    let mut response = HttpResponseBuilder::new(StatusCode::from_u16(reply.status).expect("a status"));
+    let status = StatusCode::from_u16(reply.status).expect("a status");
+    let mut response = HttpResponseBuilder::new(status);
     for (name, value) in &reply.headers {
         let name = HeaderName::from_bytes(name.as_str().as_bytes()).expect("the name of a header");
         response.append_header((name, HeaderValue::from_bytes(value.as_bytes()).expect("the value of a header")));
@@ -42,6 +44,7 @@ pub fn response_of(reply: Reply, request: &HttpRequest) -> HttpResponse {
         ReplyBody::Whole(body) => response.body(body),
         ReplyBody::Streamed(pieces, None) => response.streaming(pieces),
         ReplyBody::Streamed(pieces, Some(length)) => response.body(SizedStream::new(length, pieces)),
+        ReplyBody::Error(text) => return HttpResponse::from_error(InternalError::new(text, status)),
         ReplyBody::Rejection(rejected) => reject(request, &rejected.0, &rejected.1),
     };
     match reply.effect {
