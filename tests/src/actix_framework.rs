@@ -9,8 +9,8 @@ use actix_web::http::Method;
 use actix_web::web::{self, Bytes, Json, Payload, ServiceConfig};
 use actix_web::{App, Error, Handler as ActixHandler, HttpRequest, HttpResponse, HttpServer};
 use futures_util::future::{Either, select};
-use onceward::Guard;
 use onceward::actix::{Actix, Peer, RequestIntent, entered, token_route};
+use onceward::{Effect, Guard};
 use serde_json::Value;
 
 use self::layers::Layers;
@@ -28,6 +28,7 @@ impl WebFramework for Actix {
     const DECODES_PATHS: bool = true;
     const HAS_PATTERNS: bool = true;
     const EVERY_PATH: &'static [&'static str] = &["/{all:.*}"];
+    const UNMARKED_TIMEOUT: Effect = Effect::NotApplied;
 
     fn serve(ledger: &Ledger, routes: Routes<Self>) -> TestServer {
         let ledger = ledger.clone();

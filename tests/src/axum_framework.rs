@@ -13,6 +13,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, MethodRouter, any};
 use bytes::Bytes;
+use onceward::Effect;
 use onceward::axum::{Exempt, MarkedHandler, RequestIntent, entered, token_route};
 use onceward::tower::Tower;
 use reqwest::header::HeaderName;
@@ -33,6 +34,7 @@ impl WebFramework for Tower {
     const DECODES_PATHS: bool = false;
     const HAS_PATTERNS: bool = false;
     const EVERY_PATH: &'static [&'static str] = &["/", "/{*all}"];
+    const UNMARKED_TIMEOUT: Effect = Effect::Unknown;
 
     fn serve(ledger: &Ledger, routes: Routes<Self>) -> TestServer {
         TestServer::run_router(router(&routes, ledger))

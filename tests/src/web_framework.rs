@@ -1,8 +1,8 @@
 //! A web framework on which the acceptance suite runs.
 
-use onceward::Guard;
 use onceward::http::Framework;
 use onceward::store::Store;
+use onceward::{Effect, Guard};
 
 use crate::ledger::Ledger;
 use crate::routes::Routes;
@@ -17,6 +17,9 @@ pub trait WebFramework: Framework + Sized {
     const HAS_PATTERNS: bool;
     /// The patterns that together match every path.
     const EVERY_PATH: &'static [&'static str];
+    /// The effect of a 408 that a handler without a mark returns, where a 408 of a marked handler means that nothing took effect. On
+    /// axum it is unknown: a `TimeoutLayer` responds with 408 after it has dropped the handler.
+    const UNMARKED_TIMEOUT: Effect;
 
     /// Serves these routes with two worker threads.
     fn serve(ledger: &Ledger, routes: Routes<Self>) -> TestServer;

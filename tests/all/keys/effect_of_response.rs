@@ -73,22 +73,23 @@ impl Bed {
     }
 }
 
-fn usual(status: u16) -> Effect {
+fn usual<F: WebFramework>(status: u16) -> Effect {
     match status {
-        401 | 403 | 408 | 425 | 429 | 500 | 501 | 503 => Effect::NotApplied,
+        408 => F::UNMARKED_TIMEOUT,
+        401 | 403 | 425 | 429 | 500 | 501 | 503 => Effect::NotApplied,
         200..500 => Effect::Applied,
         _ => Effect::Unknown,
     }
 }
 
 async fn every_status_settles_the_key_as_documented<F: WebFramework>() {
-    Bed::with::<F>(KeyRules::retryable()).settles(usual, "409 in_progress", true).await;
+    Bed::with::<F>(KeyRules::retryable()).settles(usual::<F>, "409 in_progress", true).await;
 }
 
 async fn every_status_settles_an_at_most_once_key_as_documented<F: WebFramework>() {
     let held = |status| match status {
         408 | 500 | 501 | 503 => Effect::Unknown,
-        other => usual(other),
+        other => usual::<F>(other),
     };
     Bed::with::<F>(KeyRules::at_most_once()).settles(held, "409 outcome_unknown", false).await;
 }

@@ -59,6 +59,7 @@ async fn every_status_settles_the_token_as_documented<F: WebFramework>() {
     for status in 200..600 {
         let effect = match status {
             200..400 => Effect::Applied,
+            408 => F::UNMARKED_TIMEOUT,
             400..500 | 500 | 501 | 503 => Effect::NotApplied,
             _ => Effect::Unknown,
         };
