@@ -1,6 +1,7 @@
 //! Test harness: real servers, an independent ledger, proxies with faults, and flawed implementations on which the tests of each
 //! guarantee must fail.
 
+pub mod axum_server;
 pub mod browser_pages;
 pub mod charging_app;
 pub mod client;
