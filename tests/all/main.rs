@@ -11,6 +11,15 @@ mod actix {
     pub(crate) mod store_per_worker;
 }
 
+/// The tower layer, and its axum routes and extractors, where they differ from actix-web.
+mod axum {
+    mod disconnect;
+    mod extractors;
+    mod layers;
+    mod require_protection;
+    mod tower_services;
+}
+
 /// The command line.
 mod cli {
     mod audit;

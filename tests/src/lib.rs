@@ -4,6 +4,7 @@
 pub mod actix_framework;
 pub mod actix_handlers;
 pub mod axum_framework;
+pub mod axum_server;
 pub mod browser_pages;
 pub mod call;
 pub mod charging_app;

@@ -1,12 +1,13 @@
 //! A server in its own thread.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::mpsc;
 
 use actix_web::dev::Server;
 use axum::Router;
-use tokio::runtime::Builder;
+
+use crate::axum_server::AxumServer;
 
 /// A server in its own thread. It stops when this value is dropped.
 pub struct TestServer {
@@ -35,15 +36,8 @@ impl TestServer {
 impl TestServer {
     /// Runs a router of axum on two threads.
     pub fn run_router(router: Router) -> Self {
-        let (listener, url) = listen();
-        listener.set_nonblocking(true).expect("a socket");
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-        runtime.spawn(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-            let router = router.into_make_service_with_connect_info::<SocketAddr>();
-            axum::serve(listener, router).await.expect("the server ends without an error");
-        });
-        Self { url, stop: Some(Box::new(move || runtime.shutdown_background())) }
+        let server = AxumServer::serve(router);
+        Self { url: server.url.clone(), stop: Some(Box::new(move || drop(server))) }
     }
 }
 

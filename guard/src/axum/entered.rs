@@ -39,6 +39,7 @@ use crate::http::{GuardedRequest, HandlerMark};
 ///
 /// Without the mark, every response counts as the handler's by its status, except that a 408 is unknown: it is the usual response of a
 /// `TimeoutLayer`.
+#[must_use]
 pub fn entered<H>(handler: H) -> MarkedHandler<H> {
     MarkedHandler(handler)
 }
@@ -113,4 +114,8 @@ mark_handlers! {
     [A, B, C, D, E, G, I, J, K] L;
     [A, B, C, D, E, G, I, J, K, L] N;
     [A, B, C, D, E, G, I, J, K, L, N] O;
+    [A, B, C, D, E, G, I, J, K, L, N, O] P;
+    [A, B, C, D, E, G, I, J, K, L, N, O, P] Q;
+    [A, B, C, D, E, G, I, J, K, L, N, O, P, Q] T;
+    [A, B, C, D, E, G, I, J, K, L, N, O, P, Q, T] U;
 }

@@ -1,7 +1,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::time::Duration;
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -12,16 +11,13 @@ use tower_service::Service;
 use crate::guard::Guard;
 use crate::signals::Signals;
 
-/// How long the server waits, after the last run, for connections that are still open: those of clients that receive a response slowly,
-/// and of requests without a guard.
-const LAST_RESPONSES: Duration = Duration::from_secs(5);
-
 /// Runs a server until SIGTERM or SIGINT, then shuts it down gracefully. A second signal stops it at once.
 ///
 /// `axum::serve(..).with_graceful_shutdown(..)` waits for open connections, without a limit, and then the runtime drops the handler of a
 /// client that has disconnected. This function first lets responses close their connections, then rejects new work and waits for all
-/// handlers in flight, with or without a client, and only then stops the server. A handler that has not completed within the guard's
-/// `drain_limit` is dropped when the runtime shuts down, so return from `main` after this. The signal and each step are logged.
+/// handlers in flight, with or without a client, and only then stops the server. It waits for handlers, and then for the connections that
+/// are still open, for the guard's `drain_limit` each. A handler that has not completed by then is dropped when the runtime shuts down, so
+/// return from `main` after this. The signal and each step are logged.
 ///
 /// ```no_run
 /// use axum::Router;
@@ -54,8 +50,9 @@ where
     let stop = async {
         if guard.shut_down().await {
             drop(close);
-            tokio::time::sleep(LAST_RESPONSES).await;
-            tracing::warn!(waited = ?LAST_RESPONSES, "connections are still open; stopping without them");
+            let waited = guard.drain_limit();
+            tokio::time::sleep(waited).await;
+            tracing::warn!(?waited, "drain limit exceeded by open connections; closing them");
         }
     };
     tokio::select! {

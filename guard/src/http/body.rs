@@ -31,6 +31,11 @@ pub(crate) trait RequestBody: Stream<Item = Result<Bytes, Self::Error>> + Unpin 
     /// Creates the error of a body that ended early.
     fn incomplete() -> Self::Error;
 
+    /// Returns whether the body broke off because it exceeds a limit of the application.
+    fn is_too_large(_: &Self::Error) -> bool {
+        false
+    }
+
     /// Puts back the data that was read, so that the handler reads the same body from its beginning.
     fn put_back(&mut self, read: Bytes, end: BodyEnd<Self::Error>);
 }
@@ -65,8 +70,9 @@ impl BufferedBody {
                 Ok(Some(chunk)) => read = read.and(chunk),
                 Ok(None) => is_whole = true,
                 Err(error) => {
+                    let rejection = broken_off::<B>(&error);
                     from.put_back(read.together(), BodyEnd::Broken(error));
-                    return Err(broken("it ended early"));
+                    return Err(rejection);
                 }
             }
         }
@@ -137,6 +143,11 @@ impl Pieces {
             Self::More(more) => more.freeze(),
         }
     }
+}
+
+/// Creates the rejection of a body that broke off.
+pub(super) fn broken_off<B: RequestBody>(error: &B::Error) -> Rejection {
+    if B::is_too_large(error) { Code::BodyTooLarge.into() } else { broken("it ended early") }
 }
 
 /// Creates the rejection of a body that is larger than the limit.

@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use onceward_api::{Code, header};
 
 use self::form::{Form, Scan, broken};
-use super::body::{BodyEnd, RequestBody};
+use super::body::{BodyEnd, RequestBody, broken_off};
 use super::request::{RequestHead, visible};
 use crate::rejection::Rejection;
 use crate::token::Credential;
@@ -57,8 +57,9 @@ async fn read_form<B: RequestBody>(
         match chunk.transpose() {
             Ok(chunk) => read.extend_from_slice(&chunk.unwrap_or_default()),
             Err(error) => {
+                let rejection = broken_off::<B>(&error);
                 body.put_back(read.freeze(), BodyEnd::Broken(error));
-                return Err(broken("it ended early"));
+                return Err(rejection);
             }
         }
         match form.scan(&read, ended) {

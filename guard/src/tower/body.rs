@@ -1,5 +1,6 @@
 //! The bodies of requests and responses, as a guard passes them on.
 
+use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::LengthLimitError;
 use pin_project_lite::pin_project;
 
 use super::BoxError;
@@ -96,6 +98,11 @@ where
 
     fn incomplete() -> BoxError {
         "the body ended early".into()
+    }
+
+    fn is_too_large(error: &BoxError) -> bool {
+        let mut causes = std::iter::successors(Some(&**error as &(dyn Error + 'static)), |&error| error.source());
+        causes.any(|error| error.is::<LengthLimitError>())
     }
 
     fn put_back(&mut self, read: Bytes, end: BodyEnd<BoxError>) {
@@ -191,6 +198,13 @@ impl<B> ProtectedBody<B> {
     /// Breaks off, as the handler's body did.
     pub(super) fn broken(error: BoxError) -> Self {
         Self { kind: Kind::Broken { error: Some(error) } }
+    }
+}
+
+/// An empty body, as layers outside of the guard send it in place of a response.
+impl<B> Default for ProtectedBody<B> {
+    fn default() -> Self {
+        Self::whole(Bytes::new(), None)
     }
 }
 

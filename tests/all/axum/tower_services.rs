@@ -1,0 +1,161 @@
+//! The layer around plain tower services, without a router.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use onceward::store::Memory;
+use onceward::tower::{GuardedBody, Protect, SubjectFrom};
+use onceward::{Guard, KeyRules, Mode};
+use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
+
+fn request(key: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post("/it").header("idempotency-key", key).body(body.into()).unwrap()
+}
+
+fn by_key(guard: &Guard) -> Protect<onceward::tower::protect::KeyPolicy> {
+    Protect::key(guard, SubjectFrom::anonymous(), KeyRules::at_most_once())
+}
+
+fn outcome<B>(response: &Response<B>) -> &str {
+    response.headers()["onceward-outcome"].to_str().unwrap()
+}
+
+/// A service of which each clone has to be polled before it is called.
+struct Strict {
+    is_ready: bool,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Self {
+        Self { is_ready: false, calls: Arc::clone(&self.calls) }
+    }
+}
+
+impl Service<Request<GuardedBody<Body>>> for Strict {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.is_ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<GuardedBody<Body>>) -> Self::Future {
+        assert!(std::mem::take(&mut self.is_ready), "called without being polled ready");
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(Ok(Response::new("done".to_owned())))
+    }
+}
+
+#[tokio::test]
+async fn service_that_was_polled_ready_is_the_one_called() {
+    let (guard, calls) = (Guard::new(Memory::new()), Arc::new(AtomicUsize::new(0)));
+    let mut service = by_key(&guard).layer(Strict { is_ready: false, calls: Arc::clone(&calls) });
+    for (key, expected) in [("a", "executed"), ("b", "executed"), ("a", "replayed")] {
+        let response = service.ready().await.unwrap().call(request(key, "")).await.unwrap();
+        assert_eq!(outcome(&response), expected);
+    }
+    let get = Request::get("/it").body(Body::empty()).unwrap();
+    assert_eq!(service.ready().await.unwrap().call(get).await.unwrap().status(), 200);
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn failed_service_has_an_unknown_outcome() {
+    let guard = Guard::new(Memory::new());
+    let inner = service_fn(async |_: Request<GuardedBody<Body>>| {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        Ok::<_, BoxError>(Response::new(Body::from("done")))
+    });
+    // The timeout of tower itself drops the handler, and fails without a response.
+    let stack = ServiceBuilder::new().layer(by_key(&guard)).timeout(Duration::from_millis(20)).service(inner);
+    let failed = stack.clone().oneshot(request("k", "")).await;
+    assert!(failed.unwrap_err().is::<tower::timeout::error::Elapsed>(), "the error reaches the outer service");
+    let again = stack.oneshot(request("k", "")).await.unwrap();
+    assert_eq!((again.status().as_u16(), outcome(&again)), (409, "outcome_unknown"));
+}
+
+#[tokio::test]
+async fn buffered_and_limited_services_are_guarded() {
+    let guard = Guard::new(Memory::new());
+    let inner = service_fn(async |_: Request<GuardedBody<Body>>| Ok::<_, BoxError>(Response::new(Body::from("done"))));
+    let stack = ServiceBuilder::new().layer(by_key(&guard)).buffer(4).concurrency_limit(1).service(inner);
+    for expected in ["executed", "replayed"] {
+        let response = stack.clone().oneshot(request("k", "")).await.unwrap();
+        assert_eq!(outcome(&response), expected);
+    }
+}
+
+/// A body with two chunks and a trailer.
+struct WithTrailers(Vec<Frame<Bytes>>);
+
+impl WithTrailers {
+    fn new() -> Self {
+        let trailers = HeaderMap::from_iter([("x-checksum".parse().unwrap(), "7".parse().unwrap())]);
+        Self(vec![
+            Frame::trailers(trailers),
+            Frame::data(Bytes::from_static(b"two")),
+            Frame::data(Bytes::from_static(b"one ")),
+        ])
+    }
+}
+
+impl HttpBody for WithTrailers {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop().map(Ok))
+    }
+}
+
+/// Reads a body to its end.
+async fn read(mut body: impl HttpBody<Data = Bytes, Error = BoxError> + Unpin) -> (Vec<u8>, Option<HeaderMap>) {
+    let (mut data, mut trailers) = (Vec::new(), None);
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        match frame.unwrap().into_data() {
+            Ok(chunk) => data.extend(chunk),
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    (data, trailers)
+}
+
+#[tokio::test]
+async fn body_and_trailers_reach_the_service_unchanged_in_every_mode() {
+    for mode in [Mode::Enforce, Mode::Observe, Mode::Off] {
+        let guard = Guard::builder(Memory::new()).mode(mode).build();
+        let inner = service_fn(async |request: Request<GuardedBody<WithTrailers>>| {
+            let (data, trailers) = read(request.into_body()).await;
+            assert_eq!(trailers.unwrap()["x-checksum"], "7");
+            Ok::<_, Infallible>(Response::new(Body::from(data)))
+        });
+        let request = Request::post("/it").header("idempotency-key", "k").body(WithTrailers::new()).unwrap();
+        let response = by_key(&guard).layer(inner).oneshot(request).await.unwrap();
+        assert_eq!(read(response.into_body()).await.0, b"one two", "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn streamed_response_and_its_trailers_reach_the_client() {
+    let guard = Guard::new(Memory::new());
+    let inner =
+        service_fn(async |_: Request<GuardedBody<Body>>| Ok::<_, Infallible>(Response::new(WithTrailers::new())));
+    let service = by_key(&guard).layer(inner);
+    let response = service.clone().oneshot(request("k", "")).await.unwrap();
+    assert_eq!(outcome(&response), "executed");
+    let (data, trailers) = read(response.into_body()).await;
+    assert_eq!((&data[..], &trailers.unwrap()["x-checksum"]), (&b"one two"[..], &"7".parse().unwrap()));
+    let again = service.oneshot(request("k", "")).await.unwrap();
+    assert_eq!((again.status().as_u16(), outcome(&again)), (409, "reply_not_kept"));
+}
