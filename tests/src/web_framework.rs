@@ -11,8 +11,14 @@ use crate::test_server::TestServer;
 
 /// A web framework with an adapter. A test of the acceptance suite is a function over it.
 pub trait WebFramework: Framework + Sized {
-    /// Whether the router matches the fixed part of a path in every percent-encoded spelling.
+    /// Whether the router decodes a path before it matches. Then a fixed part matches in every percent-encoded spelling, and `%%34%31`
+    /// reaches a handler as the parameter `A`. Otherwise a fixed part has one spelling, and a parameter is decoded once.
     const DECODES_PATHS: bool;
+    /// Whether the layers of a scope run for a path below its prefix that no route matches. On axum the outer router responds to it.
+    const SCOPES_INCLUDE_UNMATCHED: bool;
+    /// Whether a client that has closed its sending half still receives the response. hyper closes the connection; a handler that has
+    /// begun finishes.
+    const ANSWERS_HALF_CLOSED: bool;
     /// Whether a path parameter may have a regular expression, as in `{name:.*}`.
     const HAS_PATTERNS: bool;
     /// The patterns that together match every path.

@@ -29,15 +29,21 @@ on_every_framework! {
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// Sends raw bytes and returns everything the server sends back.
-fn raw(url: &str, parts: &[&str]) -> String {
+/// Sends raw bytes and returns everything the server sends back. The client closes its sending half if it receives a response then.
+fn raw<F: WebFramework>(url: &str, parts: &[&str]) -> String {
+    exchange(url, parts, F::ANSWERS_HALF_CLOSED)
+}
+
+fn exchange(url: &str, parts: &[&str], closes: bool) -> String {
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     for part in parts {
         stream.write_all(part.as_bytes()).unwrap();
         stream.flush().unwrap();
     }
-    stream.shutdown(Shutdown::Write).unwrap();
+    if closes {
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
     let mut said = Vec::new();
     let _ = stream.read_to_end(&mut said);
     String::from_utf8_lossy(&said).into_owned()
@@ -56,9 +62,9 @@ async fn body_is_equal_in_every_http_framing<F: WebFramework>() {
     let said = tokio::task::spawn_blocking(move || {
         let head = "Host: x\r\nIdempotency-Key: k\r\n";
         [
-            raw(&url, &[&format!("POST /it HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: 3\r\n\r\ntea")]),
-            raw(&url, &[&format!("POST /it HTTP/1.0\r\n{head}Content-Length: 3\r\n\r\ntea")]),
-            raw(
+            raw::<F>(&url, &[&format!("POST /it HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: 3\r\n\r\ntea")]),
+            raw::<F>(&url, &[&format!("POST /it HTTP/1.0\r\n{head}Content-Length: 3\r\n\r\ntea")]),
+            raw::<F>(
                 &url,
                 &[
                     &format!("POST /it HTTP/1.1\r\n{head}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"),
@@ -66,7 +72,7 @@ async fn body_is_equal_in_every_http_framing<F: WebFramework>() {
                     "2\r\nea\r\n0\r\n\r\n",
                 ],
             ),
-            raw(
+            raw::<F>(
                 &url,
                 &[
                     &format!(
@@ -75,8 +81,8 @@ async fn body_is_equal_in_every_http_framing<F: WebFramework>() {
                     "tea",
                 ],
             ),
-            raw(&url, &[&format!("POST http://x/it HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: 3\r\n\r\ntea")]),
-            raw(&url, &[&format!("POST /it HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: 2\r\n\r\ntea")]),
+            raw::<F>(&url, &[&format!("POST http://x/it HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: 3\r\n\r\ntea")]),
+            raw::<F>(&url, &[&format!("POST /it HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: 2\r\n\r\ntea")]),
         ]
     })
     .await
@@ -95,7 +101,7 @@ async fn truncated_body_runs_nothing_and_claims_no_key<F: WebFramework>() {
         "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     ] {
         let (url, text) = (served.url.clone(), format!("POST /it HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n{head}"));
-        tokio::task::spawn_blocking(move || raw(&url, &[&text])).await.unwrap();
+        tokio::task::spawn_blocking(move || exchange(&url, &[&text], true)).await.unwrap();
     }
     assert!(ledger.runs().is_empty());
     assert_eq!(send(under(&served.url, "/it", "k", "a").body("tea")).await.said(), "200 executed");
@@ -114,7 +120,7 @@ async fn response_without_body_replays_without_body<F: WebFramework>() {
                 // Two requests on one connection: an extra body would be read as the second response.
                 let one = format!("POST /it HTTP/1.1\r\nHost: x\r\n{head}\r\n");
                 let last = format!("POST /it HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n");
-                raw(&url, &[&one, &last])
+                raw::<F>(&url, &[&one, &last])
             };
             let said = ask();
             let starts: Vec<_> = said.match_indices("HTTP/1.1 ").map(|(at, _)| &said[at + 9..at + 12]).collect();

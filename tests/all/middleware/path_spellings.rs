@@ -151,6 +151,7 @@ async fn one_effect_each<F: WebFramework>(store: impl Store, groups: Vec<Vec<Vec
     let bed = Bed::on::<F>(store);
     let alike: Vec<_> = stream::iter(&groups).then(|group| bed.spellings(group)).collect().await;
     let alike: Vec<_> = alike.into_iter().flatten().collect();
+    assert!(alike.len() >= groups.len() / 2, "{} parameters of {} groups", alike.len(), groups.len());
     stream::iter(&alike).for_each_concurrent(8, |(parameter, alike)| one_effect(&bed, parameter, alike)).await;
     for some in alike.chunks(64) {
         assert_locked(&bed, some).await;
@@ -216,7 +217,7 @@ fn every_octet() -> Vec<Vec<Vec<u8>>> {
 }
 
 /// Returns characters of several octets, and incomplete percent-encodings.
-fn odd_ones() -> Vec<Vec<Vec<u8>>> {
+fn odd_ones<F: WebFramework>() -> Vec<Vec<Vec<u8>>> {
     let groups: [&[&str]; 7] = [
         &["%C3%A9", "%c3%a9", "%C3%a9"],
         &["%E2%82%AC", "%e2%82%ac"],
@@ -226,7 +227,17 @@ fn odd_ones() -> Vec<Vec<Vec<u8>>> {
         &["%zz", "%25zz", "%25z%7A", "%ZZ"],
         &["+", "%2B", "%2b", "%20", "%252B"],
     ];
-    groups.into_iter().map(|group| group.iter().map(|text| text.as_bytes().to_vec()).collect()).collect()
+    // A `%` that starts no octet is not valid in a path. The name of an action assumes that the router decodes it twice, as actix-web does.
+    let is_valid = |text: &&&str| F::DECODES_PATHS || text.split('%').skip(1).all(starts_octet);
+    groups
+        .into_iter()
+        .map(|group| group.iter().filter(is_valid).map(|text| text.as_bytes().to_vec()).collect())
+        .collect()
+}
+
+/// Returns whether the text after a `%` begins with two hexadecimal digits.
+fn starts_octet(text: &str) -> bool {
+    text.len() >= 2 && text.bytes().take(2).all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn patient(redis: &RedisServer) -> Redis {
@@ -244,8 +255,8 @@ async fn every_octet_in_all_its_spellings_is_one_action_on_redis<F: WebFramework
 
 async fn spellings_with_the_same_parameters_are_one_action<F: WebFramework>() {
     let redis = RedisServer::start();
-    one_effect_each::<F>(Memory::new(), odd_ones()).await;
-    one_effect_each::<F>(patient(&redis), odd_ones()).await;
+    one_effect_each::<F>(Memory::new(), odd_ones::<F>()).await;
+    one_effect_each::<F>(patient(&redis), odd_ones::<F>()).await;
 }
 
 async fn percent_encoded_static_route_is_one_action<F: WebFramework>() {
@@ -350,9 +361,10 @@ async fn key_from_the_path_equals_the_handler_parameter<F: WebFramework>() {
     for spelling in ["%365674", "a%2fb", "%25%34%31", "%", "%c3%a9", "%20", "1%2B1"] {
         assert_eq!(ask(spelling).await, "409 too_soon", "{spelling}");
     }
-    for spelling in ["%FF", "%C3", "%EF%BF%BD", "%%46%46"] {
+    for spelling in ["%FF", "%C3", "%EF%BF%BD"] {
         assert_eq!(ask(spelling).await, "400 key_malformed", "{spelling}");
     }
+    assert_eq!(ask("%%46%46").await, if F::DECODES_PATHS { "400 key_malformed" } else { "200 executed" });
 }
 
 async fn send_json(url: String, body: Value) -> Answer {

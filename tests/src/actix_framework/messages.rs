@@ -1,6 +1,5 @@
 //! Requests and responses of actix-web, as the handlers of the suite see them.
 
-use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
 
@@ -27,8 +26,9 @@ pub fn call_of(request: &HttpRequest, ledger: &Ledger, body: Bytes) -> Call {
         let name = neutral::HeaderName::from_bytes(name.as_str().as_bytes()).expect("the name of a header");
         headers.append(name, neutral::HeaderValue::from_bytes(value.as_bytes()).expect("the value of a header"));
     }
-    let parameters = Path::<HashMap<String, String>>::extract(request).now_or_never().and_then(Result::ok);
-    let parameters = parameters.map(Path::into_inner).unwrap_or_default();
+    let values = Path::<Vec<String>>::extract(request).now_or_never().and_then(Result::ok);
+    let values = values.map(Path::into_inner).unwrap_or_default();
+    let parameters = request.match_info().iter().map(|(name, _)| name.to_owned()).zip(values).collect();
     Call { target: request.uri().to_string(), headers, parameters, body, ledger: ledger.clone() }
 }
 
