@@ -1,17 +1,13 @@
 //! Tests of Onceward against real servers, stores and clients. Each folder is one topic; the name of a test states its result.
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
-/// The actix-web middleware.
+/// The middleware of actix-web, in what no other framework has.
 mod actix {
-    mod conflicting_guards;
-    mod disconnect_and_shutdown;
+    mod extractors;
+    mod middleware_errors;
     mod middleware_order;
-    mod nested_guards;
-    mod outcome_header;
     mod path_rewriting;
-    mod path_spellings;
-    mod request_intent;
-    mod rollout;
+    mod require_protection;
     pub(crate) mod store_per_worker;
 }
 
@@ -97,6 +93,17 @@ mod library {
     mod dependencies;
     mod run_function;
     mod startup_errors;
+}
+
+/// The middleware, on every web framework: several guards, outcomes, paths, rollout, disconnects and shutdown.
+mod middleware {
+    mod conflicting_guards;
+    mod disconnect_and_shutdown;
+    mod nested_guards;
+    mod outcome_header;
+    mod path_spellings;
+    mod request_intent;
+    mod rollout;
 }
 mod museum;
 

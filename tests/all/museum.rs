@@ -28,7 +28,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{STATUS, TestServer, routes};
+use onceward_tests::shop::{STATUS, TestServer, actix_routes as routes};
 use tokio::time::Instant;
 
 use crate::PEER;

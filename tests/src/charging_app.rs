@@ -5,9 +5,10 @@ use std::io;
 use actix_web::error::{ErrorBadGateway, ErrorBadRequest, PayloadError};
 use actix_web::{App, Error, HttpRequest, HttpResponse, HttpServer, web};
 
+use crate::actix_handlers::header;
 use crate::client::http;
 use crate::ledger::Ledger;
-use crate::shop::{TestServer, header};
+use crate::shop::TestServer;
 
 /// Request header with the URL of the payment provider.
 pub const PROVIDER: &str = "x-provider";

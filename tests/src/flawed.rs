@@ -21,10 +21,9 @@ pub use self::consumers::HastyConsumer;
 pub use self::key_layers::{KeyFlaw, NaiveKeyLayer};
 pub use self::memory_layer::MemoryLayer;
 pub use self::sqlite_layer::WallClockLayer;
+use crate::actix_handlers::{header, order, purchase};
 use crate::interval_routes::HALF;
-use crate::key_routes::purchase;
 use crate::ledger::Ledger;
-use crate::shop::{header, order};
 
 /// The flaw of a token implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

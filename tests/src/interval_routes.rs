@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use actix_web::dev::HttpServiceFactory;
-use actix_web::web::{self, ServiceConfig};
-use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::http::protect::IntervalPolicy;
+use onceward::http::{KeySource, Protect, SubjectSource};
 use onceward::{Guard, IntervalRules};
 use reqwest::RequestBuilder;
 
 use crate::client::http;
-use crate::key_routes::purchase;
-use crate::shop::{ORDER, USER, header};
+use crate::handler::Handler;
+use crate::routes::Routes;
+use crate::shop::user;
+use crate::shop_handlers::{ORDER, purchase};
+use crate::web_framework::WebFramework;
 
 /// An interval of less than a second.
 pub const HALF: Duration = Duration::from_millis(500);
@@ -21,25 +23,18 @@ pub fn every(every: Duration) -> IntervalRules {
 }
 
 /// The shop's routes with an interval.
-pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
-    let guard = guard.clone();
-    move |config| {
-        let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
-        let spaced = |rules| Protect::interval(&guard, SubjectFrom::anonymous(), rules);
-        let locked = spaced(every(HALF).release_always()).from(KeyFrom::path("id"));
-        config
-            .service(protect("/second", spaced(IntervalRules::new())))
-            .service(protect("/half", spaced(every(HALF))))
-            .service(protect("/fifth", spaced(every(Duration::from_millis(200)))))
-            .service(protect("/mine", Protect::interval(&guard, user(), every(Duration::from_secs(60)))))
-            .service(protect("/locked/{id}", locked))
-            .service(protect("/open", spaced(IntervalRules::new().fail_open())));
-    }
-}
-
-/// A route under `/spaced` with this protection.
-fn protect<P: 'static>(path: &str, protect: Protect<P>) -> impl HttpServiceFactory + use<P> {
-    web::resource(format!("/spaced{path}")).wrap(protect).route(web::route().to(purchase))
+pub fn routes<F: WebFramework>(guard: &Guard) -> Routes<F> {
+    let with = |subject, rules| Protect::<F, IntervalPolicy>::interval(guard, subject, rules);
+    let spaced = |rules| with(SubjectSource::anonymous(), rules);
+    let locked = spaced(every(HALF).release_always()).from(KeySource::path("id"));
+    let purchase = || Handler::of_body(purchase);
+    Routes::new()
+        .any("/spaced/second", spaced(IntervalRules::new()), purchase())
+        .any("/spaced/half", spaced(every(HALF)), purchase())
+        .any("/spaced/fifth", spaced(every(Duration::from_millis(200))), purchase())
+        .any("/spaced/mine", with(user::<F>(), every(Duration::from_secs(60))), purchase())
+        .any("/spaced/locked/{id}", locked, purchase())
+        .any("/spaced/open", spaced(IntervalRules::new().fail_open()), purchase())
 }
 
 /// Builds a submission without a token or key, without sending it.

@@ -2,30 +2,30 @@
 
 use std::time::Duration;
 
-use actix_web::body::BoxBody;
 use actix_web::dev::Server;
-use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{self, ServiceConfig};
-use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
-use onceward::actix::{Protect, SubjectFrom};
+use actix_web::{App, HttpServer};
+use onceward::http::protect::KeyPolicy;
+use onceward::http::{Protect, SubjectSource};
 use onceward::{Guard, KeyRules};
 use reqwest::RequestBuilder;
 
 use crate::charging_app::charge;
 use crate::client::{Answer, http, send};
 use crate::faulty_tcp_proxy::Proxy;
+use crate::handler::Handler;
 use crate::ledger::Ledger;
 use crate::peer::Peer;
 use crate::polling::until;
 use crate::redis_server::RedisServer;
-use crate::shop::{ORDER, TestServer, USER, block, header, order, panics};
+use crate::routes::Routes;
+use crate::shop::{TestServer, text_of, user};
+use crate::shop_handlers::{ORDER, block, panics, purchase};
+pub use crate::shop_handlers::{SIZE, THEN};
+use crate::web_framework::WebFramework;
 
 /// Request header with the key.
 pub const KEY: &str = onceward_api::header::IDEMPOTENCY_KEY;
-/// Request header: number of padding bytes in the response.
-pub const SIZE: &str = "x-size";
-/// Request header: milliseconds that the handler takes after its effect.
-pub const THEN: &str = "x-then";
 /// The lease of all keyed routes except the patient and the brief ones.
 pub const LEASE: Duration = Duration::from_secs(1);
 /// The lease of the patient ones.
@@ -36,63 +36,55 @@ pub const BRIEF: Duration = Duration::from_millis(300);
 /// Maximum time that a duplicate waits on the waiting routes.
 const LONG: Duration = Duration::from_secs(20);
 
+/// A lease of 100 ms or more.
+fn leased(rules: KeyRules, lease: Duration) -> KeyRules {
+    rules.lease(lease).expect("a lease of 100 ms or more")
+}
+
 /// The shop's routes with a key.
-pub fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
-    let guard = guard.clone();
+pub fn routes<F: WebFramework>(guard: &Guard) -> Routes<F> {
+    let bearer = SubjectSource::resolver(|request| bearer_of::<F>(request).map(str::to_owned));
+    let rules = || leased(KeyRules::retryable(), LEASE);
+    let once = || leased(KeyRules::at_most_once(), LEASE);
+    let with = |subject, rules| Protect::<F, KeyPolicy>::key(guard, subject, rules);
+    let by_key = |rules| with(SubjectSource::anonymous(), rules);
+    let (purchase, panics) = (|| Handler::of_body(purchase), || Handler::of_head(panics));
+    Routes::new()
+        .post("/keyed/orders", by_key(rules()), purchase())
+        .post("/keyed/orders/{id}/pay", by_key(rules()), purchase())
+        .post("/keyed/named/{id}/pay", by_key(rules()).action("pay-order"), purchase())
+        .post("/keyed/mine", with(user::<F>(), rules()), purchase())
+        .post("/keyed/bearer", with(bearer, rules()), purchase())
+        .post("/keyed/optional", by_key(rules()).optional(), purchase())
+        .post("/keyed/held", by_key(once()), purchase())
+        .post("/keyed/patient", by_key(leased(rules(), PATIENT)), purchase())
+        .post("/keyed/held/patient", by_key(leased(once(), PATIENT)), purchase())
+        .post("/keyed/wait", by_key(rules()).wait(LONG), purchase())
+        .post("/keyed/held/wait", by_key(once()).wait(LONG), purchase())
+        .post("/keyed/brief", by_key(leased(rules(), BRIEF)), purchase())
+        .post("/keyed/block", by_key(leased(rules(), BRIEF)), Handler::of_head(block))
+        .post("/keyed/panic", by_key(rules()), panics())
+        .post("/keyed/held/panic", by_key(leased(once(), BRIEF)), panics())
+}
+
+/// Routes whose handler passes on an error of actix-web's client.
+pub(crate) fn charging_routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
+    let by_key = |rules| onceward::actix::Protect::key(guard, SubjectSource::anonymous(), leased(rules, LEASE));
+    let (free, held) = (by_key(KeyRules::retryable()), by_key(KeyRules::at_most_once()));
     move |config| {
-        let user = || SubjectFrom::resolver(|request| header(request, USER).map(str::to_owned));
-        let bearer = || SubjectFrom::resolver(|request| bearer_of(request).map(str::to_owned));
-        let rules = || KeyRules::retryable().lease(LEASE).expect("a lease of 100 ms or more");
-        let once = || KeyRules::at_most_once().lease(LEASE).expect("a lease of 100 ms or more");
-        let by_key = |rules| Protect::key(&guard, SubjectFrom::anonymous(), rules);
-        let resource = |path: &str, protect| web::resource(format!("/keyed{path}")).wrap(protect);
-        let protect = |path: &str, protect| resource(path, protect).route(web::post().to(purchase));
+        let resource = |path: &str| web::resource(path.to_owned()).route(web::post().to(charge));
         config
-            .service(protect("/orders", by_key(rules())))
-            .service(protect("/orders/{id}/pay", by_key(rules())))
-            .service(protect("/named/{id}/pay", by_key(rules()).action("pay-order")))
-            .service(protect("/mine", Protect::key(&guard, user(), rules())))
-            .service(protect("/bearer", Protect::key(&guard, bearer(), rules())))
-            .service(protect("/optional", by_key(rules()).optional()))
-            .service(protect("/held", by_key(once())))
-            .service(protect("/patient", by_key(rules().lease(PATIENT).expect("a lease of 100 ms or more"))))
-            .service(protect("/held/patient", by_key(once().lease(PATIENT).expect("a lease of 100 ms or more"))))
-            .service(protect("/wait", by_key(rules()).wait(LONG)))
-            .service(protect("/held/wait", by_key(once()).wait(LONG)))
-            .service(protect("/brief", by_key(rules().lease(BRIEF).expect("a lease of 100 ms or more"))))
-            .service(resource("/charge", by_key(rules())).route(web::post().to(charge)))
-            .service(resource("/held/charge", by_key(once())).route(web::post().to(charge)))
-            .service(
-                resource("/block", by_key(rules().lease(BRIEF).expect("a lease of 100 ms or more")))
-                    .route(web::post().to(block)),
-            )
-            .service(resource("/panic", by_key(rules())).route(web::post().to(panics)))
-            .service(
-                resource("/held/panic", by_key(once().lease(BRIEF).expect("a lease of 100 ms or more")))
-                    .route(web::post().to(panics)),
-            );
+            .service(resource("/keyed/charge").wrap(free.clone()))
+            .service(resource("/keyed/held/charge").wrap(held.clone()));
     }
 }
 
 /// Returns the user of an access token: `Bearer alice.17` and `Bearer alice.18` both belong to Alice.
-pub fn bearer_of(request: &HttpRequest) -> Option<&str> {
-    header(request, "authorization")?.strip_prefix("Bearer ")?.split('.').next()
+fn bearer_of<F: WebFramework>(request: &F::Request) -> Option<&str> {
+    text_of::<F>(request, "authorization")?.strip_prefix("Bearer ")?.split('.').next()
 }
 
-/// Like [`order`], but responds with a receipt that is unique to this run.
-pub async fn purchase(request: HttpRequest, ledger: web::Data<Ledger>, body: web::Bytes) -> HttpResponse {
-    let size: Option<usize> = header(&request, SIZE).and_then(|size| size.parse().ok());
-    let then: u64 = header(&request, THEN).and_then(|millis| millis.parse().ok()).unwrap_or(0);
-    let receipt = uuid::Uuid::new_v4().to_string();
-    let mut answer = order(request, ledger, body).await;
-    actix_web::rt::time::sleep(Duration::from_millis(then)).await;
-    let location = HeaderValue::from_str(&format!("/receipts/{receipt}")).expect("visible characters");
-    answer.headers_mut().insert(HeaderName::from_static("location"), location);
-    let body = receipt + &"x".repeat(size.unwrap_or(0));
-    answer.set_body(BoxBody::new(body))
-}
-
-/// Starts a server with these routes and this ledger.
+/// Starts an actix-web server with these routes and this ledger.
 pub fn serve<F>(ledger: &Ledger, routes: F) -> TestServer
 where
     F: Fn(&mut ServiceConfig) + Clone + Send + 'static,
@@ -105,15 +97,13 @@ where
 }
 
 /// Starts a server with one protected route, `/it`, that responds with receipts.
-pub fn serve_one<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> TestServer {
+pub fn serve_one<F: WebFramework, P>(ledger: &Ledger, protect: Protect<F, P>) -> TestServer {
     serve_at(ledger, "/it", protect)
 }
 
 /// Like [`serve_one`], on another path.
-pub fn serve_at<P: 'static>(ledger: &Ledger, path: &'static str, protect: Protect<P>) -> TestServer {
-    serve(ledger, move |config| {
-        config.service(web::resource(path).wrap(protect.clone()).route(web::route().to(purchase)));
-    })
+pub fn serve_at<F: WebFramework, P>(ledger: &Ledger, path: &str, protect: Protect<F, P>) -> TestServer {
+    F::serve(ledger, Routes::new().any(path, protect, Handler::of_body(purchase)))
 }
 
 /// Builds a submission under a key, without sending it.

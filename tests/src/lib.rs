@@ -1,8 +1,12 @@
 //! Test harness: real servers, an independent ledger, proxies with faults, and flawed implementations on which the tests of each
 //! guarantee must fail.
 
+pub mod actix_framework;
+pub mod actix_handlers;
+pub mod axum_framework;
 pub mod axum_server;
 pub mod browser_pages;
+pub mod call;
 pub mod charging_app;
 pub mod client;
 pub mod command_output;
@@ -13,6 +17,7 @@ pub mod faulty_http_proxy;
 pub mod faulty_tcp_proxy;
 pub mod flawed;
 pub mod gateway;
+pub mod handler;
 pub mod interval_routes;
 pub mod key_routes;
 pub mod ledger;
@@ -27,17 +32,22 @@ pub mod readme_program;
 pub mod redis_cluster;
 pub mod redis_server;
 pub mod remembered_routes;
+pub mod reply;
 pub mod reserved_port;
+pub mod routes;
 pub mod sdk_client;
 pub mod sentinels;
 pub mod service;
 pub mod service_calls;
 pub mod shop;
+pub mod shop_handlers;
 pub mod sqlite_payments;
 pub mod stopping_proxy;
+pub mod test_server;
 pub mod tls_redis;
 pub mod verdict_tally;
 pub mod wall_clock;
+pub mod web_framework;
 
 /// The Rust examples of the README, run as doctests.
 #[cfg(doctest)]

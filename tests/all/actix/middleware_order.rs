@@ -11,9 +11,10 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Binding, Guard, KeyRules};
 use onceward_api::header::{ALLOWED, EXPOSED, FIELD, IDEMPOTENCY_KEY, TOKEN};
+use onceward_tests::actix_handlers;
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, http, multipart, send, submit, token};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{self, ORDER, Shop, TestServer};
+use onceward_tests::shop::{ORDER, Shop, TestServer};
 use reqwest::{Body, Method, RequestBuilder};
 
 const ORIGIN: &str = "https://shop.example";
@@ -31,7 +32,7 @@ async fn panics(ledger: web::Data<Ledger>) -> HttpResponse {
 
 /// The routes of every application in this file.
 fn routes(config: &mut web::ServiceConfig) {
-    config.route("/orders", web::post().to(shop::order)).route("/panic", web::post().to(panics));
+    config.route("/orders", web::post().to(actix_handlers::order)).route("/panic", web::post().to(panics));
 }
 
 /// A running application with its guard and ledger.
@@ -145,7 +146,7 @@ async fn application_guard_works_between_other_middleware() {
 #[tokio::test]
 async fn route_guard_works_inside_application_middleware() {
     let app = wrapped!(|protect| {
-        let orders = web::resource("/orders").wrap(protect()).route(web::post().to(shop::order));
+        let orders = web::resource("/orders").wrap(protect()).route(web::post().to(actix_handlers::order));
         let panic = web::resource("/panic").wrap(protect()).route(web::post().to(panics));
         let app = App::new().wrap(NormalizePath::trim()).wrap(Compress::default()).wrap(cors()).wrap(Logger::default());
         app.service(orders).service(panic).service(web::scope("/scope").wrap(protect()).configure(routes))

@@ -37,12 +37,14 @@ fn rows<'a>(page: &'a str, kind: char) -> Vec<(usize, &'a str)> {
     page.lines().filter_map(row).collect()
 }
 
-/// Returns whether this is a test: by its attribute, or because it is in the macro that runs tests on both databases.
+/// Returns whether this is a test: by its attribute, or because a macro runs it on both databases or on every web framework.
 fn is_test(source: &str, name: &str) -> bool {
     let attribute = r"#\[(tokio::|actix_web::)?test(\([^\]]*\))?\]\s*(#\[[^\]]*\]\s*)*(async )?fn ";
     let plain = regex_lite::Regex::new(&format!(r"{attribute}{name}\(")).unwrap();
     let both = regex_lite::Regex::new(&format!(r"\n    async fn {name}\(.* => database\) \{{")).unwrap();
-    plain.is_match(source) || source.contains("\non_both! {") && both.is_match(source)
+    let each =
+        regex_lite::Regex::new(&format!(r"(?s)\non_every_framework! \{{[^}}]*\n    {name}( \(threads\))?,")).unwrap();
+    plain.is_match(source) || source.contains("\non_both! {") && both.is_match(source) || each.is_match(source)
 }
 
 /// Returns whether the path of a module or item of the library leads to this file.

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::web;
-use onceward::actix::protect::IntervalPolicy;
-use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::http::protect::IntervalPolicy;
+use onceward::http::{KeySource as KeyFrom, Protect, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Effect, Fields, Guard, Intent, IntervalRules, ManualClock, Policy, Secret, Subject, Verdict};
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, at_last, http, ran, send};
 use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
+use onceward_tests::handler::Handler;
 use onceward_tests::interval_routes::{HALF, every, plainly};
-use onceward_tests::key_routes::{Pair, purchase, serve, serve_one};
+use onceward_tests::key_routes::{Pair, serve_one};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::{CompareCommands, RedisServer};
-use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer, USER, panics};
+use onceward_tests::routes::Routes;
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, USER};
+use onceward_tests::shop_handlers::{panics, purchase};
+use onceward_tests::web_framework::WebFramework;
 use reqwest::{Method, RequestBuilder};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -25,6 +29,37 @@ use tokio::time::{Instant, sleep};
 
 use crate::PEER;
 use crate::tokens::remembered::sent;
+
+on_every_framework! {
+    duplicate_is_rejected_for_the_interval_and_then_runs,
+    slow_handler_does_not_extend_its_interval,
+    interval_ends_with_a_handler_that_outlives_it,
+    interval_may_have_the_maximum_duration,
+    duplicate_receives_the_message_without_retry_after,
+    lock_rejection_has_retry_after_and_message,
+    different_paths_methods_queries_and_bodies_are_independent,
+    subjects_behind_one_address_are_independent,
+    failure_releases_the_interval_and_success_keeps_it,
+    corrected_request_runs_within_the_interval,
+    panicked_handler_keeps_its_interval,
+    lock_is_free_after_every_outcome,
+    lock_ignores_content_and_requires_its_key,
+    lock_holds_across_processes_with_different_secrets,
+    interval_by_key_accepts_bodies_of_any_size,
+    lock_is_free_after_a_panic,
+    lock_of_a_killed_process_expires_after_its_interval (threads),
+    late_owner_does_not_release_its_successor_s_claim (threads),
+    concurrent_duplicates_on_two_processes_run_once (threads),
+    interval_needs_one_command_or_two_if_short,
+    interval_below_the_minimum_claim_keeps_its_length,
+    handler_keeps_a_short_interval_until_it_ends,
+    large_body_is_rejected_or_not_compared,
+    only_fingerprint_fields_are_compared,
+    unavailable_store_rejects_unless_the_route_fails_open,
+    unreadable_record_rejects_even_with_fail_open,
+    retry_after_a_lost_store_reply_runs (threads),
+    interval_holds_across_processes_with_different_secrets,
+}
 
 const LONG: Duration = Duration::from_secs(10);
 /// Pause between two requests.
@@ -42,22 +77,22 @@ struct Bed {
 }
 
 impl Bed {
-    fn with(rules: IntervalRules) -> Self {
-        Self::changed(rules, |protect| protect)
+    fn with<F: WebFramework>(rules: IntervalRules) -> Self {
+        Self::changed::<F, _>(rules, |protect| protect)
     }
 
-    fn changed<P: 'static>(rules: IntervalRules, change: impl FnOnce(Protect<IntervalPolicy>) -> Protect<P>) -> Self {
+    fn changed<F: WebFramework, P>(
+        rules: IntervalRules,
+        change: impl FnOnce(Protect<F, IntervalPolicy>) -> Protect<F, P>,
+    ) -> Self {
         let (clock, ledger) = (ManualClock::new(), Ledger::new());
         let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
-        let protect = change(Protect::interval(&guard, SubjectFrom::anonymous(), rules));
-        let served = serve(&ledger, move |config| {
-            let on = |path: &str| web::resource(path.to_owned()).wrap(protect.clone());
-            config
-                .service(on("/it").route(web::route().to(purchase)))
-                .service(on("/panic").route(web::route().to(panics)))
-                .service(on("/items/{id}").route(web::route().to(purchase)));
-        });
-        Self { clock, served, ledger }
+        let protect = change(Protect::<F, _>::interval(&guard, SubjectFrom::anonymous(), rules));
+        let routes = Routes::new()
+            .any("/it", protect.clone(), Handler::of_body(purchase))
+            .any("/panic", protect.clone(), Handler::of_head(panics))
+            .any("/items/{id}", protect, Handler::of_body(purchase));
+        Self { clock, served: F::serve(&ledger, routes), ledger }
     }
 
     fn post(&self, path: &str) -> RequestBuilder {
@@ -69,9 +104,8 @@ impl Bed {
     }
 }
 
-#[tokio::test]
-async fn duplicate_is_rejected_for_the_interval_and_then_runs() {
-    let bed = Bed::with(IntervalRules::new());
+async fn duplicate_is_rejected_for_the_interval_and_then_runs<F: WebFramework>() {
+    let bed = Bed::with::<F>(IntervalRules::new());
     assert_eq!(bed.ask().await.said(), RAN);
     for wait in [0, 499, 500] {
         bed.clock.advance(Duration::from_millis(wait));
@@ -87,9 +121,8 @@ async fn duplicate_is_rejected_for_the_interval_and_then_runs() {
 }
 
 /// The claim is renewed before the handler ends, but the interval still counts from its start.
-#[tokio::test]
-async fn slow_handler_does_not_extend_its_interval() {
-    let bed = Bed::with(every(MINUTE));
+async fn slow_handler_does_not_extend_its_interval<F: WebFramework>() {
+    let bed = Bed::with::<F>(every(MINUTE));
     let slow = tokio::spawn(send(bed.post("/it").header(TAKES, 300).body("tea")));
     until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
     bed.clock.advance(Duration::from_secs(50));
@@ -102,9 +135,8 @@ async fn slow_handler_does_not_extend_its_interval() {
 }
 
 /// When the handler ends, the interval has expired, although the claim was just renewed.
-#[tokio::test]
-async fn interval_ends_with_a_handler_that_outlives_it() {
-    let shop = Shop::on(Memory::new());
+async fn interval_ends_with_a_handler_that_outlives_it<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     for takes in [900, 0] {
         let answer = send(plainly(shop.url(), "/spaced/half", "order").header(TAKES, takes)).await;
         assert_eq!(answer.said(), RAN, "handler of {takes} ms");
@@ -126,18 +158,16 @@ async fn retry_after_of_a_lock_never_exceeds_its_interval() {
     pass.release().await.unwrap();
 }
 
-#[tokio::test]
-async fn interval_may_have_the_maximum_duration() {
-    let bed = Bed::with(every(Duration::MAX));
+async fn interval_may_have_the_maximum_duration<F: WebFramework>() {
+    let bed = Bed::with::<F>(every(Duration::MAX));
     assert_eq!([bed.ask().await.said(), bed.ask().await.said()], [RAN, TOO_SOON]);
 }
 
-#[tokio::test]
-async fn duplicate_receives_the_message_without_retry_after() {
+async fn duplicate_receives_the_message_without_retry_after<F: WebFramework>() {
     let says = "One such order a minute is enough.";
     // With a key in place of the content, the second request is a duplicate too.
-    let named = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header(ORDER).unwrap());
-    for bed in [Bed::with(every(MINUTE).message(says)), Bed::changed(every(MINUTE).message(says), named)] {
+    let named = |protect: Protect<F, IntervalPolicy>| protect.from(KeyFrom::header(ORDER).unwrap());
+    for bed in [Bed::with::<F>(every(MINUTE).message(says)), Bed::changed::<F, _>(every(MINUTE).message(says), named)] {
         assert_eq!(bed.ask().await.said(), RAN);
         for wait in [0, 100, 900, 58_500] {
             bed.clock.advance(Duration::from_millis(wait));
@@ -152,9 +182,8 @@ async fn duplicate_receives_the_message_without_retry_after() {
     }
 }
 
-#[tokio::test]
-async fn lock_rejection_has_retry_after_and_message() {
-    let bed = Bed::with(every(MINUTE).release_always().message("One such order at a time is enough."));
+async fn lock_rejection_has_retry_after_and_message<F: WebFramework>() {
+    let bed = Bed::with::<F>(every(MINUTE).release_always().message("One such order at a time is enough."));
     let first = tokio::spawn(send(bed.post("/it").header(TAKES, 500).body("tea")));
     until("it has begun", LONG, || async { bed.ledger.count("begun") == 1 }).await;
     for (wait, seconds) in [(0, "60"), (100, "60"), (900, "59"), (38_500, "21")] {
@@ -167,9 +196,8 @@ async fn lock_rejection_has_retry_after_and_message() {
     assert_eq!(first.await.unwrap().said(), RAN);
 }
 
-#[tokio::test]
-async fn different_paths_methods_queries_and_bodies_are_independent() {
-    let bed = Bed::with(every(MINUTE));
+async fn different_paths_methods_queries_and_bodies_are_independent<F: WebFramework>() {
+    let bed = Bed::with::<F>(every(MINUTE));
     let ask = |method: Method, path: &str, kind: &str, body: &'static str| {
         let url = format!("{}{path}", bed.served.url);
         http().request(method, url).header("content-type", kind).header(ORDER, "order").body(body)
@@ -199,9 +227,8 @@ async fn different_paths_methods_queries_and_bodies_are_independent() {
     assert_eq!(bed.ledger.runs().len(), all.len());
 }
 
-#[tokio::test]
-async fn subjects_behind_one_address_are_independent() {
-    let shop = Shop::on(Memory::new());
+async fn subjects_behind_one_address_are_independent<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let ask = async |user: &str| send(plainly(shop.url(), "/spaced/mine", user).header(USER, user).body("tea")).await;
     for user in ["alice", "bob", "carol"] {
         assert_eq!([ask(user).await.said(), ask(user).await.said()], [RAN, TOO_SOON], "{user}");
@@ -210,9 +237,8 @@ async fn subjects_behind_one_address_are_independent() {
     assert_eq!(shop.ledger.runs(), ["alice", "bob", "carol"]);
 }
 
-#[tokio::test]
-async fn failure_releases_the_interval_and_success_keeps_it() {
-    let bed = Bed::with(every(MINUTE));
+async fn failure_releases_the_interval_and_success_keeps_it<F: WebFramework>() {
+    let bed = Bed::with::<F>(every(MINUTE));
     for status in (200..600).filter(|status| status % 7 == 0 || [422, 500, 501, 502, 503, 504].contains(status)) {
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let url = format!("{}/it", bed.served.url);
@@ -230,9 +256,8 @@ async fn failure_releases_the_interval_and_success_keeps_it() {
     }
 }
 
-#[tokio::test]
-async fn corrected_request_runs_within_the_interval() {
-    let bed = Bed::with(every(MINUTE));
+async fn corrected_request_runs_within_the_interval<F: WebFramework>() {
+    let bed = Bed::with::<F>(every(MINUTE));
     let mistaken = || send(bed.post("/it").header(STATUS, 422).body("te"));
     assert_eq!(mistaken().await.said(), "422 not_applied");
     assert_eq!(mistaken().await.said(), "422 not_applied", "also without a correction");
@@ -240,9 +265,8 @@ async fn corrected_request_runs_within_the_interval() {
     assert_eq!(bed.ask().await.said(), TOO_SOON);
 }
 
-#[tokio::test]
-async fn panicked_handler_keeps_its_interval() {
-    let bed = Bed::with(IntervalRules::new());
+async fn panicked_handler_keeps_its_interval<F: WebFramework>() {
+    let bed = Bed::with::<F>(IntervalRules::new());
     let ask = || send(bed.post("/panic"));
     assert_eq!(ask().await.said(), "500 internal");
     assert_eq!(ask().await.said(), TOO_SOON);
@@ -251,9 +275,8 @@ async fn panicked_handler_keeps_its_interval() {
     assert_eq!(bed.ledger.runs().len(), 2);
 }
 
-#[tokio::test]
-async fn lock_is_free_after_every_outcome() {
-    let shop = Shop::on(Memory::new());
+async fn lock_is_free_after_every_outcome<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let ask = |id: &str, order: &str| plainly(shop.url(), &format!("/spaced/locked/{id}"), order);
     let ends =
         [(200, "executed"), (422, "not_applied"), (500, "not_applied"), (504, "unknown")].into_iter().enumerate();
@@ -280,9 +303,8 @@ async fn lock_is_free_after_every_outcome() {
     assert_eq!(first.await.unwrap().said(), RAN);
 }
 
-#[tokio::test]
-async fn lock_ignores_content_and_requires_its_key() {
-    let bed = Bed::changed(every(MINUTE).release_always(), |protect| {
+async fn lock_ignores_content_and_requires_its_key<F: WebFramework>() {
+    let bed = Bed::changed::<F, _>(every(MINUTE).release_always(), |protect| {
         protect.action("settle-account").from(KeyFrom::header("x-account").unwrap())
     });
     let ask = |path: &str, account: &str| bed.post(path).header("x-account", account);
@@ -296,8 +318,7 @@ async fn lock_ignores_content_and_requires_its_key() {
 }
 
 /// During a secret rotation, some processes sign with the new secret and others with the old one.
-#[tokio::test]
-async fn lock_holds_across_processes_with_different_secrets() {
+async fn lock_holds_across_processes_with_different_secrets<F: WebFramework>() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());
     let store = Arc::new(Memory::with_clock((&clock).into()));
     let [old, new] = ["the old secret of all", "the new secret of all"].map(|text| Secret::new(text).unwrap());
@@ -305,8 +326,8 @@ async fn lock_holds_across_processes_with_different_secrets() {
         let builder = Guard::builder(Arc::clone(&store)).clock((&clock).into());
         let guard = builder.secret(first.clone()).secret_previous(second.clone()).build();
         let rules = every(MINUTE).release_always();
-        let protect =
-            Protect::interval(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::header("x-account").unwrap());
+        let protect = Protect::<F, _>::interval(&guard, SubjectFrom::anonymous(), rules)
+            .from(KeyFrom::header("x-account").unwrap());
         serve_one(&ledger, protect)
     });
     let ask = |at: usize| plainly(&beds[at].url, "/it", "order").header("x-account", "1");
@@ -318,10 +339,10 @@ async fn lock_holds_across_processes_with_different_secrets() {
 }
 
 /// The body is not compared, so the guard does not read it.
-#[tokio::test]
-async fn interval_by_key_accepts_bodies_of_any_size() {
-    let name = |protect: Protect<IntervalPolicy>| protect.from(KeyFrom::header("x-account").unwrap()).body_limit(1_000);
-    let bed = Bed::changed(every(MINUTE), name);
+async fn interval_by_key_accepts_bodies_of_any_size<F: WebFramework>() {
+    let name =
+        |protect: Protect<F, IntervalPolicy>| protect.from(KeyFrom::header("x-account").unwrap()).body_limit(1_000);
+    let bed = Bed::changed::<F, _>(every(MINUTE), name);
     let ask = |account: &str, size: usize| bed.post("/it").header("x-account", account).body(vec![b'x'; size]);
     assert_eq!(send(ask("1", 2_000)).await.said(), RAN);
     assert_eq!(send(ask("1", 3_000)).await.said(), TOO_SOON);
@@ -330,9 +351,8 @@ async fn interval_by_key_accepts_bodies_of_any_size() {
     assert_eq!(bed.ledger.runs().len(), 2);
 }
 
-#[tokio::test]
-async fn lock_is_free_after_a_panic() {
-    let bed = Bed::with(every(MINUTE).release_always());
+async fn lock_is_free_after_a_panic<F: WebFramework>() {
+    let bed = Bed::with::<F>(every(MINUTE).release_always());
     let ask = || send(bed.post("/panic"));
     assert_eq!(ask().await.said(), "500 internal");
     until("the lock is free", Duration::from_secs(2), || async { ask().await.said() == "500 internal" }).await;
@@ -348,9 +368,8 @@ fn life(redis: &RedisServer) -> i64 {
     names.iter().map(|name| redis.ask::<i64>(&format!("PTTL {name}"))).max().unwrap_or(GONE)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lock_of_a_killed_process_expires_after_its_interval() {
-    let mut pair = Pair::start(PEER, "onceward").await;
+async fn lock_of_a_killed_process_expires_after_its_interval<F: WebFramework>() {
+    let mut pair = Pair::start(PEER, &F::peer("onceward")).await;
     let path = "/spaced/locked/1";
     let lost = plainly(pair.one(), path, "lost").header(TAKES, 60_000);
     let lost = tokio::spawn(async move { lost.send().await });
@@ -369,8 +388,8 @@ async fn lock_of_a_killed_process_expires_after_its_interval() {
 }
 
 /// A process that was paused for longer than its interval resumes, and settles the claim that its successor owns by now.
-async fn late_owner_scenario(path: &str, status: u16, said: &str) {
-    let pair = Pair::start(PEER, "onceward").await;
+async fn late_owner_scenario<F: WebFramework>(path: &str, status: u16, said: &str) {
+    let pair = Pair::start(PEER, &F::peer("onceward")).await;
     let late = tokio::spawn(send(plainly(pair.one(), path, "late").header(TAKES, 200).header(STATUS, status)));
     pair.begun(1).await;
     pair.peers[0].freeze();
@@ -387,18 +406,16 @@ async fn late_owner_scenario(path: &str, status: u16, said: &str) {
     assert_eq!(pair.ledger.count("third"), 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_owner_does_not_release_its_successor_s_claim() {
+async fn late_owner_does_not_release_its_successor_s_claim<F: WebFramework>() {
     tokio::join!(
-        late_owner_scenario("/spaced/half", 503, TOO_SOON),
-        late_owner_scenario("/spaced/half", 200, TOO_SOON),
-        late_owner_scenario("/spaced/locked/1", 200, LOCKED),
+        late_owner_scenario::<F>("/spaced/half", 503, TOO_SOON),
+        late_owner_scenario::<F>("/spaced/half", 200, TOO_SOON),
+        late_owner_scenario::<F>("/spaced/locked/1", 200, LOCKED),
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_duplicates_on_two_processes_run_once() {
-    let pair = Pair::start(PEER, "onceward").await;
+async fn concurrent_duplicates_on_two_processes_run_once<F: WebFramework>() {
+    let pair = Pair::start(PEER, &F::peer("onceward")).await;
     let client = http();
     for number in 0..10 {
         let mut racers = JoinSet::new();
@@ -415,10 +432,9 @@ async fn concurrent_duplicates_on_two_processes_run_once() {
     }
 }
 
-#[tokio::test]
-async fn interval_needs_one_command_or_two_if_short() {
+async fn interval_needs_one_command_or_two_if_short<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
+    let shop = F::shop(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     // Redis caches both scripts.
     for (status, path) in [(200, "/spaced/fifth"), (422, "/spaced/second")] {
         send(plainly(shop.url(), path, "").header(STATUS, status).body("warm")).await;
@@ -447,10 +463,9 @@ async fn interval_needs_one_command_or_two_if_short() {
     }
 }
 
-#[tokio::test]
-async fn interval_below_the_minimum_claim_keeps_its_length() {
+async fn interval_below_the_minimum_claim_keeps_its_length<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
+    let shop = F::shop(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     let (path, fifth) = ("/spaced/fifth", Duration::from_millis(200));
     // The first use of a script is sent twice.
     send(plainly(shop.url(), path, "warm").body("warm")).await;
@@ -469,10 +484,9 @@ async fn interval_below_the_minimum_claim_keeps_its_length() {
     assert_eq!(shop.ledger.count("effect"), 2);
 }
 
-#[tokio::test]
-async fn handler_keeps_a_short_interval_until_it_ends() {
+async fn handler_keeps_a_short_interval_until_it_ends<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
+    let shop = F::shop(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     for (at, path) in ["/spaced/half", "/spaced/second"].into_iter().enumerate() {
         let slow = tokio::spawn(send(plainly(shop.url(), path, "slow").header(TAKES, 2_500)));
         until("it has begun", LONG, || async { shop.ledger.count("begun") == at + 1 }).await;
@@ -504,12 +518,11 @@ async fn in_pieces(url: &str, pieces: &[&[u8]]) {
     tokio::io::AsyncReadExt::read_to_string(&mut client, &mut answer).await.unwrap();
 }
 
-#[tokio::test]
-async fn large_body_is_rejected_or_not_compared() {
-    let bed = Bed::changed(every(MINUTE), |protect| protect.body_limit(1_000));
+async fn large_body_is_rejected_or_not_compared<F: WebFramework>() {
+    let bed = Bed::changed::<F, _>(every(MINUTE), |protect| protect.body_limit(1_000));
     assert_eq!(send(bed.post("/it").body(vec![b'x'; 2_000])).await.said(), "413 body_too_large");
 
-    let bed = Bed::changed(every(MINUTE), |protect| protect.body_limit(1_000).skip_large_bodies());
+    let bed = Bed::changed::<F, _>(every(MINUTE), |protect| protect.body_limit(1_000).skip_large_bodies());
     let body = vec![b'x'; 4_000];
     in_pieces(&bed.served.url, &[&body[..900], &body[900..1_900], &body[1_900..]]).await;
     in_pieces(&bed.served.url, &[&body[..500], &body[500..1_500], &body[1_500..]]).await;
@@ -520,9 +533,9 @@ async fn large_body_is_rejected_or_not_compared() {
     assert_eq!(send(bed.post("/items/1").body(vec![b'x'; 4_000])).await.said(), RAN, "another path is another action");
 }
 
-#[tokio::test]
-async fn only_fingerprint_fields_are_compared() {
-    let bed = Bed::changed(every(MINUTE), |protect| protect.fingerprint(Fields::all_but(["/sent_at"]).unwrap()));
+async fn only_fingerprint_fields_are_compared<F: WebFramework>() {
+    let bed =
+        Bed::changed::<F, _>(every(MINUTE), |protect| protect.fingerprint(Fields::all_but(["/sent_at"]).unwrap()));
     let ask = async |body: &'static str| {
         send(bed.post("/it").header("content-type", "application/json").body(body)).await.said()
     };
@@ -531,10 +544,9 @@ async fn only_fingerprint_fields_are_compared() {
     assert_eq!(ask(r#"{"n":2,"sent_at":2}"#).await, RAN);
 }
 
-#[tokio::test]
-async fn unavailable_store_rejects_unless_the_route_fails_open() {
+async fn unavailable_store_rejects_unless_the_route_fails_open<F: WebFramework>() {
     let mut redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let shop = F::shop(Redis::open(&redis.url()).unwrap());
     let ask = async |path: &str| send(plainly(shop.url(), path, path)).await;
     assert_eq!([ask("/spaced/open").await.said(), ask("/spaced/open").await.said()], [RAN, TOO_SOON]);
     assert_eq!(ask("/spaced/second").await.said(), RAN);
@@ -557,17 +569,16 @@ async fn unavailable_store_rejects_unless_the_route_fails_open() {
     let nowhere = Guard::new(Redis::open("redis://127.0.0.1:1").unwrap());
     let ledger = Ledger::new();
     for (rules, said) in [(every(MINUTE).fail_open(), "200 unprotected"), (every(MINUTE), "503 store_unavailable")] {
-        let served = serve_one(&ledger, Protect::interval(&nowhere, SubjectFrom::anonymous(), rules));
+        let served = serve_one(&ledger, Protect::<F, _>::interval(&nowhere, SubjectFrom::anonymous(), rules));
         assert_eq!(send(plainly(&served.url, "/it", "it")).await.said(), said);
     }
     assert_eq!(ledger.runs().len(), 1);
 }
 
 /// `fail_open` does not apply: the store replied, but with a record that only another version can read, as during a rolling update.
-#[tokio::test]
-async fn unreadable_record_rejects_even_with_fail_open() {
+async fn unreadable_record_rejects_even_with_fail_open<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let shop = F::shop(Redis::open(&redis.url()).unwrap());
     let ask = async || send(plainly(shop.url(), "/spaced/open", "order")).await.said();
     assert_eq!(ask().await, RAN);
     for name in redis.keys().iter().filter(|name| !name.contains(":secret:")) {
@@ -578,14 +589,13 @@ async fn unreadable_record_rejects_even_with_fail_open() {
 }
 
 /// A request that was rejected because the reply of the store was lost is not a duplicate when it is retried.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retry_after_a_lost_store_reply_runs() {
+async fn retry_after_a_lost_store_reply_runs<F: WebFramework>() {
     for fate in [TcpFault::LoseAnswer, TcpFault::SwallowAnswer, TcpFault::LoseRequest] {
         let redis = RedisServer::start();
         let proxy = Proxy::before(redis.port()).await;
         let guard = Guard::new(Redis::open(&proxy.url()).unwrap());
         let ledger = Ledger::new();
-        let served = serve_one(&ledger, Protect::interval(&guard, SubjectFrom::anonymous(), every(MINUTE)));
+        let served = serve_one(&ledger, Protect::<F, _>::interval(&guard, SubjectFrom::anonymous(), every(MINUTE)));
         let ask = async |order: &str| send(plainly(&served.url, "/it", order).body(order.to_owned())).await.said();
         assert_eq!(ask("warm").await, RAN);
         proxy.next("SET\r\n", fate);
@@ -597,8 +607,7 @@ async fn retry_after_a_lost_store_reply_runs() {
 }
 
 /// Requests are compared by content, independently of the secret of each process.
-#[tokio::test]
-async fn interval_holds_across_processes_with_different_secrets() {
+async fn interval_holds_across_processes_with_different_secrets<F: WebFramework>() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());
     let store = Arc::new(Memory::with_clock((&clock).into()));
     let [old, new] = ["the old secret of all", "the new secret of all"].map(|text| Secret::new(text).unwrap());
@@ -611,7 +620,7 @@ async fn interval_holds_across_processes_with_different_secrets() {
         builder().build(),
     ];
     let beds = guards.map(|guard| {
-        let protect = Protect::interval(&guard, SubjectFrom::anonymous(), every(MINUTE));
+        let protect = Protect::<F, _>::interval(&guard, SubjectFrom::anonymous(), every(MINUTE));
         serve_one(&ledger, protect)
     });
     for (at, first) in beds.iter().enumerate() {

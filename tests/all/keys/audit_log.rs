@@ -10,12 +10,13 @@ use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, KeyRules, RunId};
+use onceward_tests::actix_handlers::{panics, purchase};
 use onceward_tests::client::send;
-use onceward_tests::key_routes::{KEY, buy, purchase, serve, serve_one, under};
+use onceward_tests::key_routes::{KEY, buy, serve, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::until;
 use onceward_tests::raw_http::post;
-use onceward_tests::shop::{STATUS, TAKES, TestServer, panics};
+use onceward_tests::shop::{STATUS, TAKES, TestServer};
 use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
 

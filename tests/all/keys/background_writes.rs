@@ -12,12 +12,13 @@ use onceward::store::{Bytes, Compared, Epoch, Memory, Redis, Room, Store, StoreE
 use onceward::{
     Effect, Guard, Intent, Key, KeyRules, Pass, Policy, RecordState, Reply, Settled, Subject, Ticket, Verdict,
 };
+use onceward_tests::actix_handlers::order;
 use onceward_tests::client::{http, send};
 use onceward_tests::key_routes::{LEASE, buy, serve, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, TAKES, order};
+use onceward_tests::shop::{ORDER, TAKES};
 use tokio::time::{sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(5);

@@ -7,13 +7,21 @@ use onceward_api::header::LOOK;
 use onceward_tests::client::send;
 use onceward_tests::key_routes::{LEASE, THEN, buy, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::TAKES;
+use onceward_tests::web_framework::WebFramework;
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;
+
+on_every_framework! {
+    retry_after_a_crash_runs_within_lease_plus_one_second (threads),
+    at_most_once_crash_at_any_moment_has_one_effect (threads),
+    at_most_once_crash_after_the_effect_is_unknown (threads),
+}
 
 const LONG: Duration = Duration::from_secs(10);
 /// Pause between two attempts.
@@ -35,15 +43,15 @@ struct Crash {
 }
 
 impl Crash {
-    fn new() -> Self {
+    fn new<F: WebFramework>() -> Self {
         let (redis, ledger) = (RedisServer::start(), Ledger::new());
-        let survivor = Peer::start(PEER, "onceward", &redis.url(), &ledger);
+        let survivor = Peer::start(PEER, &F::peer("onceward"), &redis.url(), &ledger);
         Self { redis, ledger, survivor }
     }
 
     /// Starts an order on a process and kills the process when `wait` returns.
-    async fn kill_within(&self, path: &str, name: &str, takes: u64, wait: impl AsyncFnOnce()) {
-        let mut victim = Peer::start(PEER, "onceward", &self.redis.url(), &self.ledger);
+    async fn kill_within<F: WebFramework>(&self, path: &str, name: &str, takes: u64, wait: impl AsyncFnOnce()) {
+        let mut victim = Peer::start(PEER, &F::peer("onceward"), &self.redis.url(), &self.ledger);
         let lost = under(&victim.url, path, name, name).header(TAKES, takes).header(THEN, 20);
         let lost = tokio::spawn(async move { lost.send().await });
         wait().await;
@@ -65,13 +73,12 @@ async fn for_each_crash<F: Future<Output = ()>>(crash: impl Fn(usize) -> F) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retry_after_a_crash_runs_within_lease_plus_one_second() {
-    let bed = Crash::new();
+async fn retry_after_a_crash_runs_within_lease_plus_one_second<F: WebFramework>() {
+    let bed = Crash::new::<F>();
     for_each_crash(async |number| {
         let (path, name) = ("/keyed/orders", format!("free-{number}"));
         let look = async || send(under(&bed.survivor.url, path, &name, "").header(LOOK, "true")).await.outcome;
-        bed.kill_within(path, &name, 60_000, async || {
+        bed.kill_within::<F>(path, &name, 60_000, async || {
             until("it runs", LONG, || async { look().await == "in_progress" }).await;
         })
         .await;
@@ -87,16 +94,15 @@ async fn retry_after_a_crash_runs_within_lease_plus_one_second() {
     println!("{} processes killed during a handler: each retry ran within the lease plus one second", crashes());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_most_once_crash_at_any_moment_has_one_effect() {
-    let bed = Crash::new();
+async fn at_most_once_crash_at_any_moment_has_one_effect<F: WebFramework>() {
+    let bed = Crash::new::<F>();
     let path = "/keyed/held";
     let told = std::sync::Mutex::new(Vec::new());
     for_each_crash(async |number| {
         let name = format!("held-{number}");
         // Before the claim, before the effect, after the effect or after completion, depending on timing.
         let moment = Duration::from_millis(fastrand::u64(0..60));
-        bed.kill_within(path, &name, fastrand::u64(0..30), async || sleep(moment).await).await;
+        bed.kill_within::<F>(path, &name, fastrand::u64(0..30), async || sleep(moment).await).await;
         let killed = Instant::now();
         let said = loop {
             match bed.retry(path, &name).await.as_str() {
@@ -122,12 +128,11 @@ async fn at_most_once_crash_at_any_moment_has_one_effect() {
     println!("{} processes killed at random, at most once: no second effect, {unknown} unknown outcomes", told.len());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_most_once_crash_after_the_effect_is_unknown() {
-    let bed = Crash::new();
+async fn at_most_once_crash_after_the_effect_is_unknown<F: WebFramework>() {
+    let bed = Crash::new::<F>();
     for_each_crash(async |number| {
         let (path, name) = ("/keyed/held", format!("done-{number}"));
-        let mut victim = Peer::start(PEER, "onceward", &bed.redis.url(), &bed.ledger);
+        let mut victim = Peer::start(PEER, &F::peer("onceward"), &bed.redis.url(), &bed.ledger);
         let lost = under(&victim.url, path, &name, &name).header(THEN, 60_000);
         let lost = tokio::spawn(async move { lost.send().await });
         until("the effect has happened", LONG, || async { bed.ledger.count(&name) == 1 }).await;

@@ -1,13 +1,22 @@
 //! Requests that count as equal under one key.
 
-use onceward::actix::protect::KeyPolicy;
-use onceward::actix::{Protect, SubjectFrom};
+use onceward::http::protect::KeyPolicy;
+use onceward::http::{Protect, SubjectSource as SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Fields, Guard, KeyRules};
 use onceward_tests::client::{Answer, URLENCODED, send};
 use onceward_tests::key_routes::{serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::shop::TestServer;
+use onceward_tests::web_framework::WebFramework;
+
+on_every_framework! {
+    json_is_compared_without_member_order,
+    form_is_compared_without_field_order_or_boundary,
+    only_configured_fields_are_compared,
+    body_above_the_limit_is_rejected_or_runs_uncompared,
+}
 
 const JSON: &str = "application/json";
 const REPLAYED: &str = "200 replayed";
@@ -19,9 +28,9 @@ struct Bed {
 }
 
 impl Bed {
-    fn with(shape: impl FnOnce(Protect<KeyPolicy>) -> Protect<KeyPolicy>) -> Self {
+    fn with<F: WebFramework>(shape: impl FnOnce(Protect<F, KeyPolicy>) -> Protect<F, KeyPolicy>) -> Self {
         let ledger = Ledger::new();
-        let protect = Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable());
+        let protect = Protect::<F, _>::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable());
         Self { served: serve_one(&ledger, shape(protect)), ledger }
     }
 
@@ -48,9 +57,8 @@ impl Bed {
     }
 }
 
-#[tokio::test]
-async fn json_is_compared_without_member_order() {
-    let bed = Bed::with(|protect| protect);
+async fn json_is_compared_without_member_order<F: WebFramework>() {
+    let bed = Bed::with::<F>(|protect| protect);
     for (one, other, said) in [
         (r#"{"amount":5,"to":"bob"}"#, r#"{ "to" : "bob", "amount": 5 }"#, REPLAYED),
         (r#"{"a":{"x":1,"y":[{"p":1,"q":2}]}}"#, r#"{"a":{"y":[{"q":2,"p":1}],"x":1}}"#, REPLAYED),
@@ -92,9 +100,8 @@ fn form(boundary: &str, parts: &[(&str, Option<&str>, &str)]) -> (String, Vec<u8
     (format!("multipart/form-data; boundary={boundary}"), format!("{body}--{boundary}--\r\n").into_bytes())
 }
 
-#[tokio::test]
-async fn form_is_compared_without_field_order_or_boundary() {
-    let bed = Bed::with(|protect| protect);
+async fn form_is_compared_without_field_order_or_boundary<F: WebFramework>() {
+    let bed = Bed::with::<F>(|protect| protect);
     for (one, other, said) in [
         ("a=1&b=2", "b=2&a=1", REPLAYED),
         ("a=%31+x", "a=1%20x", REPLAYED),
@@ -117,9 +124,8 @@ async fn form_is_compared_without_field_order_or_boundary() {
     }
 }
 
-#[tokio::test]
-async fn only_configured_fields_are_compared() {
-    let only = Bed::with(|protect| protect.fingerprint(Fields::only(["/amount", "/to/name"]).unwrap()));
+async fn only_configured_fields_are_compared<F: WebFramework>() {
+    let only = Bed::with::<F>(|protect| protect.fingerprint(Fields::only(["/amount", "/to/name"]).unwrap()));
     for (one, other, said) in [
         (r#"{"amount":5,"to":{"name":"b"},"sent":1}"#, r#"{"sent":2,"to":{"name":"b","x":0},"amount":5}"#, REPLAYED),
         (r#"{"amount":5,"to":{"name":"b"}}"#, r#"{"amount":5,"to":{"name":"c"}}"#, REUSED),
@@ -127,13 +133,13 @@ async fn only_configured_fields_are_compared() {
     ] {
         assert_eq!(only.json(one, other).await, said, "{one} {other}");
     }
-    let but = Bed::with(|protect| protect.fingerprint(Fields::all_but(["/sent"]).unwrap()));
+    let but = Bed::with::<F>(|protect| protect.fingerprint(Fields::all_but(["/sent"]).unwrap()));
     assert_eq!(but.json(r#"{"a":1,"sent":1}"#, r#"{"sent":2,"a":1}"#).await, REPLAYED);
     assert_eq!(but.json(r#"{"a":1,"sent":1}"#, r#"{"a":1}"#).await, REPLAYED);
     assert_eq!(but.json(r#"{"a":1,"sent":1}"#, r#"{"a":2,"sent":1}"#).await, REUSED);
     assert_eq!(but.second((URLENCODED, URLENCODED), b"a=1&sent=1", b"sent=2&a=1").await, REPLAYED);
 
-    let without = Bed::with(|protect| protect.fingerprint(Fields::all().without_files()));
+    let without = Bed::with::<F>(|protect| protect.fingerprint(Fields::all().without_files()));
     let (kind, one) = form("one", &[("item", None, "tea"), ("file", Some("a"), "one scan")]);
     let (_, other) = form("one", &[("item", None, "tea"), ("file", Some("b"), "another scan")]);
     let (_, changed) = form("one", &[("item", None, "tee"), ("file", Some("a"), "one scan")]);
@@ -141,9 +147,8 @@ async fn only_configured_fields_are_compared() {
     assert_eq!(without.second((&kind, &kind), &one, &changed).await, REUSED);
 }
 
-#[tokio::test]
-async fn body_above_the_limit_is_rejected_or_runs_uncompared() {
-    let bed = Bed::with(|protect| protect.body_limit(1_000));
+async fn body_above_the_limit_is_rejected_or_runs_uncompared<F: WebFramework>() {
+    let bed = Bed::with::<F>(|protect| protect.body_limit(1_000));
     for size in [999, 1_000] {
         assert_eq!(bed.second(("", ""), &vec![b'a'; size], &vec![b'b'; size]).await, REUSED, "{size}");
     }
@@ -152,11 +157,11 @@ async fn body_above_the_limit_is_rejected_or_runs_uncompared() {
         assert_eq!(refused.said(), "413 body_too_large", "{size}");
     }
     assert_eq!(bed.ledger.count("large"), 0);
-    let usual = Bed::with(|protect| protect);
+    let usual = Bed::with::<F>(|protect| protect);
     assert_eq!(usual.ask("large", "", &vec![b'a'; 256 * 1024 + 1]).await.said(), "413 body_too_large");
     assert_eq!(usual.ask("small", "", &vec![b'a'; 256 * 1024]).await.said(), "200 executed");
 
-    let lenient = Bed::with(|protect| protect.body_limit(1_000).skip_large_bodies());
+    let lenient = Bed::with::<F>(|protect| protect.body_limit(1_000).skip_large_bodies());
     assert_eq!(lenient.second(("", ""), &[b'a'; 5_000], &[b'b'; 6_000]).await, REPLAYED, "not compared");
     assert_eq!(lenient.second(("", ""), &[b'a'; 900], &[b'b'; 900]).await, REUSED, "compared");
 }

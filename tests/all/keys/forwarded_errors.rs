@@ -11,12 +11,13 @@ use onceward::actix::protect::KeyPolicy;
 use onceward::actix::{ExtractorError, MarkEffect as _, Protect, SubjectFrom, entered};
 use onceward::store::Memory;
 use onceward::{Effect, Guard, KeyRules};
+use onceward_tests::actix_handlers::header;
 use onceward_tests::charging_app::{CHARGE, PROVIDER, charge, provider};
 use onceward_tests::client::send;
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault};
 use onceward_tests::key_routes::{buy, serve, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{ORDER, TestServer, header};
+use onceward_tests::shop::{ORDER, TestServer};
 
 fn by_key(rules: KeyRules) -> Protect<KeyPolicy> {
     Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), rules)

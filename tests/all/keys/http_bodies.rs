@@ -4,18 +4,28 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use actix_web::HttpRequest;
-use actix_web::http::header::{ETAG, HeaderValue};
-use actix_web::web::{self, ServiceConfig};
-use onceward::actix::{Protect, SubjectFrom};
-use onceward::store::{Bytes, Memory};
+use onceward::http::{Protect, SubjectSource as SubjectFrom};
+use onceward::store::Memory;
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, RecordState, Reply, Settled, Subject, Verdict};
 use onceward_api::Code;
+use onceward_tests::call::Call;
 use onceward_tests::client::send;
-use onceward_tests::key_routes::{BRIEF, buy, serve, serve_one, under};
+use onceward_tests::handler::Handler;
+use onceward_tests::key_routes::{BRIEF, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{STATUS, order};
+use onceward_tests::on_every_framework;
+use onceward_tests::routes::Routes;
+use onceward_tests::shop::STATUS;
+use onceward_tests::shop_handlers::order;
+use onceward_tests::web_framework::WebFramework;
 use tokio::time::timeout;
+
+on_every_framework! {
+    body_is_equal_in_every_http_framing,
+    truncated_body_runs_nothing_and_claims_no_key,
+    response_without_body_replays_without_body,
+    invalid_stored_header_is_never_sent,
+}
 
 const LONG: Duration = Duration::from_secs(5);
 
@@ -39,10 +49,9 @@ fn outcome(said: &str) -> String {
     line.unwrap_or_else(|| format!("none in {said:?}"))
 }
 
-#[tokio::test]
-async fn body_is_equal_in_every_http_framing() {
+async fn body_is_equal_in_every_http_framing<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let served = serve_one(&ledger, Protect::<F, _>::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let url = served.url.clone();
     let said = tokio::task::spawn_blocking(move || {
         let head = "Host: x\r\nIdempotency-Key: k\r\n";
@@ -77,10 +86,9 @@ async fn body_is_equal_in_every_http_framing() {
     assert_eq!(ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn truncated_body_runs_nothing_and_claims_no_key() {
+async fn truncated_body_runs_nothing_and_claims_no_key<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let served = serve_one(&ledger, Protect::<F, _>::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     for head in [
         "Content-Length: 9\r\n\r\ntea",
         "Transfer-Encoding: chunked\r\n\r\n5\r\ntea",
@@ -93,18 +101,11 @@ async fn truncated_body_runs_nothing_and_claims_no_key() {
     assert_eq!(send(under(&served.url, "/it", "k", "a").body("tea")).await.said(), "200 executed");
 }
 
-#[tokio::test]
-async fn response_without_body_replays_without_body() {
+async fn response_without_body_replays_without_body<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
-    let served = serve(&ledger, move |config: &mut ServiceConfig| {
-        let bare = async |request: HttpRequest, ledger: web::Data<Ledger>| {
-            let mut answer = order(request, ledger, Bytes::new()).await;
-            answer.headers_mut().insert(ETAG, HeaderValue::from_static("\"1\""));
-            answer.drop_body()
-        };
-        config.service(web::resource("/it").wrap(protect.clone()).route(web::post().to(bare)));
-    });
+    let protect = Protect::<F, _>::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
+    let bare = async |call: Call| order(call).await.header("etag", "\"1\"").body("");
+    let served = F::serve(&ledger, Routes::new().post("/it", protect, Handler::of_head(bare)));
     let url = served.url.clone();
     tokio::task::spawn_blocking(move || {
         for status in [200, 201, 204, 205, 304, 404, 410] {
@@ -128,11 +129,10 @@ async fn response_without_body_replays_without_body() {
     assert_eq!(ledger.runs().len(), 7);
 }
 
-#[tokio::test]
-async fn invalid_stored_header_is_never_sent() {
+async fn invalid_stored_header_is_never_sent<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let rules = KeyRules::at_most_once().lease(BRIEF).unwrap();
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules.clone()));
+    let served = serve_one(&ledger, Protect::<F, _>::key(&guard, SubjectFrom::anonymous(), rules.clone()));
     let answer = send(under(&served.url, "/it", "k", "a").header(STATUS, 504)).await;
     assert_eq!(answer.said(), "504 unknown");
     let key = Key::new("k").unwrap();

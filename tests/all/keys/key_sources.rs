@@ -2,26 +2,40 @@
 
 use std::time::Duration;
 
-use actix_web::HttpRequest;
-use onceward::actix::protect::KeyPolicy;
-use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::http::protect::KeyPolicy;
+use onceward::http::{KeySource as KeyFrom, Protect, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Guard, Key, KeyRules};
 use onceward_tests::client::{Answer, URLENCODED, http, send};
-use onceward_tests::key_routes::{KEY, buy, serve, serve_at, serve_one, under};
+use onceward_tests::key_routes::{KEY, buy, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, Shop, TAKES, TestServer, USER};
+use onceward_tests::shop::{ORDER, TAKES, TestServer, USER, text_of};
+use onceward_tests::web_framework::WebFramework;
 use reqwest::RequestBuilder;
+
+on_every_framework! {
+    key_is_equal_with_and_without_quotes,
+    missing_malformed_or_repeated_key_is_rejected,
+    optional_key_runs_unprotected_without_and_once_with_it,
+    key_is_read_from_a_configured_header,
+    key_is_read_from_path_and_query,
+    key_is_read_from_a_body_field,
+    key_may_combine_parts_or_come_from_a_function,
+    duplicate_in_flight_gets_retry_after_and_other_content_422,
+    subjects_with_the_same_key_and_body_share_nothing,
+    key_is_scoped_to_its_path_or_named_action,
+}
 
 const JSON: &str = "application/json";
 
-fn by_key() -> Protect<KeyPolicy> {
-    Protect::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable())
+fn by_key<F: WebFramework>() -> Protect<F, KeyPolicy> {
+    Protect::<F, _>::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable())
 }
 
-fn served(protect: Protect<KeyPolicy>) -> (TestServer, Ledger) {
+fn served<F: WebFramework>(protect: Protect<F, KeyPolicy>) -> (TestServer, Ledger) {
     let ledger = Ledger::new();
     (serve_one(&ledger, protect), ledger)
 }
@@ -43,9 +57,8 @@ const REPLAY: [&str; 2] = ["200 executed", "200 replayed"];
 const TWO: [&str; 2] = ["200 executed", "200 executed"];
 const REUSED: [&str; 2] = ["200 executed", "422 key_reused"];
 
-#[tokio::test]
-async fn key_is_equal_with_and_without_quotes() {
-    let (served, ledger) = served(by_key());
+async fn key_is_equal_with_and_without_quotes<F: WebFramework>() {
+    let (served, ledger) = served(by_key::<F>());
     let uuid = "8e03978e-40d5-43e8-bc93-6894a57f9324";
     let first = buy(&served.url, "/it", uuid, "a").await;
     assert_eq!(first.said(), "200 executed");
@@ -58,9 +71,8 @@ async fn key_is_equal_with_and_without_quotes() {
     assert_eq!(ledger.runs(), ["a"]);
 }
 
-#[tokio::test]
-async fn missing_malformed_or_repeated_key_is_rejected() {
-    let (served, ledger) = served(by_key());
+async fn missing_malformed_or_repeated_key_is_rejected<F: WebFramework>() {
+    let (served, ledger) = served(by_key::<F>());
     let bare = || http().post(format!("{}/it", served.url));
     for (request, code) in [
         (bare(), "key_missing"),
@@ -81,9 +93,8 @@ async fn missing_malformed_or_repeated_key_is_rejected() {
     assert!(ledger.runs().is_empty());
 }
 
-#[tokio::test]
-async fn optional_key_runs_unprotected_without_and_once_with_it() {
-    let (served, ledger) = served(by_key().optional());
+async fn optional_key_runs_unprotected_without_and_once_with_it<F: WebFramework>() {
+    let (served, ledger) = served(by_key::<F>().optional());
     for _ in 0..2 {
         let open = send(http().post(format!("{}/it", served.url)).header(ORDER, "open")).await;
         assert_eq!(open.said(), "200 unprotected");
@@ -95,24 +106,22 @@ async fn optional_key_runs_unprotected_without_and_once_with_it() {
     assert_eq!(ledger.runs(), ["open", "open", "kept"]);
 }
 
-#[tokio::test]
-async fn key_is_read_from_a_configured_header() {
-    let (served, ledger) = served(by_key().from(KeyFrom::header("X-Request-Token").unwrap()));
+async fn key_is_read_from_a_configured_header<F: WebFramework>() {
+    let (served, ledger) = served(by_key::<F>().from(KeyFrom::header("X-Request-Token").unwrap()));
     let post = |key: &str| http().post(format!("{}/it", served.url)).header("x-request-token", key);
     assert_eq!(said(&twice(post("a"), post("\"a\"")).await), REPLAY);
     assert_eq!(buy(&served.url, "/it", "a", "b").await.said(), "400 key_missing");
     assert_eq!(ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn key_is_read_from_path_and_query() {
+async fn key_is_read_from_path_and_query<F: WebFramework>() {
     let ledger = Ledger::new();
-    let served = serve_at(&ledger, "/orders/{order}/pay", by_key().action("pay").from(KeyFrom::path("order")));
+    let served = serve_at(&ledger, "/orders/{order}/pay", by_key::<F>().action("pay").from(KeyFrom::path("order")));
     let pay = |order: &str| http().post(format!("{}/orders/{order}/pay", served.url));
     assert_eq!(said(&twice(pay("1"), pay("1")).await), REPLAY);
     assert_eq!(send(pay("2")).await.said(), "200 executed");
 
-    let (served, queried) = self::served(by_key().from(KeyFrom::query("id")));
+    let (served, queried) = self::served(by_key::<F>().from(KeyFrom::query("id")));
     let ask = |query: &str| http().post(format!("{}/it{query}", served.url));
     assert_eq!(
         said(&twice(ask("?id=a%2Fb&x=1"), ask("?x=1&id=a%2fb")).await),
@@ -126,9 +135,8 @@ async fn key_is_read_from_path_and_query() {
     assert_eq!((ledger.runs().len(), queried.runs().len()), (2, 2));
 }
 
-#[tokio::test]
-async fn key_is_read_from_a_body_field() {
-    let (served, ledger) = served(by_key().from(KeyFrom::body("/order/id").unwrap()));
+async fn key_is_read_from_a_body_field<F: WebFramework>() {
+    let (served, ledger) = served(by_key::<F>().from(KeyFrom::body("/order/id").unwrap()));
     let json =
         |body: &str| http().post(format!("{}/it", served.url)).header("content-type", JSON).body(body.to_owned());
     let pair = twice(json(r#"{"order":{"id":"o-1"},"n":1}"#), json(r#"{"n": 1, "order": {"id": "o-1"}}"#)).await;
@@ -151,7 +159,7 @@ async fn key_is_read_from_a_body_field() {
     ] {
         assert_eq!(send(json(body)).await.said(), format!("400 {code}"), "{body}");
     }
-    let (forms, formed) = self::served(by_key().from(KeyFrom::body("/id").unwrap()));
+    let (forms, formed) = self::served(by_key::<F>().from(KeyFrom::body("/id").unwrap()));
     let form =
         |body: &'static str| http().post(format!("{}/it", forms.url)).header("content-type", URLENCODED).body(body);
     assert_eq!(said(&twice(form("id=a&n=1"), form("n=1&id=a")).await), REPLAY);
@@ -161,10 +169,9 @@ async fn key_is_read_from_a_body_field() {
     assert_eq!((ledger.runs().len(), formed.runs().len()), (4, 2));
 }
 
-#[tokio::test]
-async fn key_may_combine_parts_or_come_from_a_function() {
+async fn key_may_combine_parts_or_come_from_a_function<F: WebFramework>() {
     let parts = KeyFrom::parts([KeyFrom::body("/source").unwrap(), KeyFrom::body("/seq").unwrap()]);
-    let (served, ledger) = served(by_key().from(parts));
+    let (served, ledger) = served(by_key::<F>().from(parts));
     let send_message = |source: &str, seq: &str| {
         let body = serde_json::json!({"source": source, "seq": seq}).to_string();
         http().post(format!("{}/it", served.url)).header("content-type", JSON).body(body)
@@ -175,14 +182,14 @@ async fn key_may_combine_parts_or_come_from_a_function() {
     assert_eq!(ledger.runs().len(), 2);
 
     let mixed = KeyFrom::parts([KeyFrom::header("x-user").unwrap(), KeyFrom::query("op")]);
-    let (served, ledger) = self::served(by_key().from(mixed));
+    let (served, ledger) = self::served(by_key::<F>().from(mixed));
     let ask = |user: &str, op: &str| http().post(format!("{}/it?op={op}", served.url)).header(USER, user);
     assert_eq!(said(&twice(ask("a", "1"), ask("a", "1")).await), REPLAY);
     assert_eq!(said(&twice(ask("b", "1"), ask("a", "2")).await), TWO);
     assert_eq!(ledger.runs().len(), 3);
 
-    let choose = |request: &HttpRequest| Some(Key::new(request.headers().get("x-seq")?.to_str().ok()?.to_owned()));
-    let (served, ledger) = self::served(by_key().from(KeyFrom::chosen(choose)));
+    let choose = |request: &F::Request| Some(Key::new(text_of::<F>(request, "x-seq")?.to_owned()));
+    let (served, ledger) = self::served(by_key::<F>().from(KeyFrom::chosen(choose)));
     let ask = |seq: &str| http().post(format!("{}/it", served.url)).header("x-seq", seq);
     assert_eq!(said(&twice(ask("1"), ask("1")).await), REPLAY);
     assert_eq!(send(ask("")).await.said(), "400 key_malformed");
@@ -190,9 +197,8 @@ async fn key_may_combine_parts_or_come_from_a_function() {
     assert_eq!(ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn duplicate_in_flight_gets_retry_after_and_other_content_422() {
-    let (served, ledger) = served(by_key());
+async fn duplicate_in_flight_gets_retry_after_and_other_content_422<F: WebFramework>() {
+    let (served, ledger) = served(by_key::<F>());
     let slow = under(&served.url, "/it", "k", "slow").header(TAKES, 1_200).body("tea");
     let slow = tokio::spawn(send(slow));
     until("the handler runs", Duration::from_secs(5), || async { ledger.count("begun") == 1 }).await;
@@ -213,10 +219,9 @@ async fn duplicate_in_flight_gets_retry_after_and_other_content_422() {
     assert_eq!(ledger.runs(), ["begun", "slow"]);
 }
 
-#[tokio::test]
-async fn subjects_with_the_same_key_and_body_share_nothing() {
+async fn subjects_with_the_same_key_and_body_share_nothing<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let shop = F::shop(Redis::open(&redis.url()).unwrap());
     let ask = |user: &str| under(shop.url(), "/keyed/mine", "the-same-key", user).header(USER, user).body("the same");
     let pair = twice(ask("alice"), ask("bob")).await;
     assert_eq!(said(&pair), TWO);
@@ -241,10 +246,9 @@ async fn subjects_with_the_same_key_and_body_share_nothing() {
     }
 }
 
-#[tokio::test]
-async fn key_is_scoped_to_its_path_or_named_action() {
+async fn key_is_scoped_to_its_path_or_named_action<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve(&ledger, onceward_tests::key_routes::routes(&guard));
+    let served = F::serve(&ledger, onceward_tests::key_routes::routes(&guard));
     let pay = |kind: &str, order: &str| under(&served.url, &format!("/keyed/{kind}/{order}/pay"), "k", order).body("5");
     let pair = twice(pay("orders", "1"), pay("orders", "2")).await;
     assert_eq!(said(&pair), TWO);

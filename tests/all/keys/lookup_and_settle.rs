@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward::actix::{Protect, SubjectFrom};
+use onceward::http::{Protect, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Effect, Guard, Intent, Key, KeyRules, NoReply, Policy, RecordState, Reply, Settled, Subject};
 use onceward_api::Code;
@@ -10,9 +10,21 @@ use onceward_api::header::LOOK;
 use onceward_tests::client::{Answer, http, send, submit, token};
 use onceward_tests::key_routes::{BRIEF, SIZE, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer};
+use onceward_tests::web_framework::WebFramework;
+
+on_every_framework! {
+    lookup_returns_the_stored_outcome_and_runs_nothing,
+    lookup_without_a_key_runs_nothing,
+    look_header_false_runs_and_an_invalid_one_is_rejected,
+    unknown_outcome_is_settled_as_applied,
+    unknown_outcome_is_settled_as_not_applied,
+    live_run_cannot_be_settled_by_others,
+    unstorable_reply_leaves_a_readable_record,
+}
 
 const LONG: Duration = Duration::from_secs(5);
 
@@ -20,10 +32,9 @@ async fn look(url: &str, path: &str, key: &str) -> Answer {
     send(under(url, path, key, "looked").header(LOOK, "true")).await
 }
 
-#[tokio::test]
-async fn lookup_returns_the_stored_outcome_and_runs_nothing() {
+async fn lookup_returns_the_stored_outcome_and_runs_nothing<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let shop = F::shop(Redis::open(&redis.url()).unwrap());
     for path in ["/keyed/orders", "/keyed/held"] {
         let absent = look(shop.url(), path, "k").await;
         assert_eq!(absent.said(), "404 not_found");
@@ -49,9 +60,8 @@ async fn lookup_returns_the_stored_outcome_and_runs_nothing() {
     assert_eq!(shop.ledger.count("looked"), 0);
 }
 
-#[tokio::test]
-async fn lookup_without_a_key_runs_nothing() {
-    let shop = Shop::on(Memory::new());
+async fn lookup_without_a_key_runs_nothing<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     for path in ["/keyed/orders", "/keyed/optional"] {
         let request = http().post(format!("{}{path}", shop.url())).header(LOOK, "true").header(ORDER, "looked");
         assert_eq!(send(request).await.said(), "400 key_missing", "{path}");
@@ -59,9 +69,8 @@ async fn lookup_without_a_key_runs_nothing() {
     assert_eq!(shop.ledger.count("looked"), 0);
 }
 
-#[tokio::test]
-async fn look_header_false_runs_and_an_invalid_one_is_rejected() {
-    let shop = Shop::on(Memory::new());
+async fn look_header_false_runs_and_an_invalid_one_is_rejected<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     for path in ["/keyed/orders", "/keyed/optional", "/keyed/held"] {
         let ask = |key: &str, look: &str| send(under(shop.url(), path, key, path).header(LOOK, look));
         for look in ["maybe", "1", "0", "TRUE", "no", ""] {
@@ -93,10 +102,10 @@ struct HeldRoute {
 }
 
 impl HeldRoute {
-    fn new() -> Self {
+    fn new<F: WebFramework>() -> Self {
         let (guard, ledger, rules) =
             (Guard::new(Memory::new()), Ledger::new(), KeyRules::at_most_once().lease(BRIEF).unwrap());
-        let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), rules.clone()));
+        let served = serve_one(&ledger, Protect::<F, _>::key(&guard, SubjectFrom::anonymous(), rules.clone()));
         Self { guard, served, ledger, rules, key: Key::new("k").unwrap() }
     }
 
@@ -121,9 +130,8 @@ fn refused(settled: &Settled) -> Option<Code> {
     settled.clone().into_result().err().map(|rejection| rejection.code())
 }
 
-#[tokio::test]
-async fn unknown_outcome_is_settled_as_applied() {
-    let held = HeldRoute::new();
+async fn unknown_outcome_is_settled_as_applied<F: WebFramework>() {
+    let held = HeldRoute::new::<F>();
     assert_eq!(held.seen().await, RecordState::Absent);
     assert_eq!(refused(&held.settle(Effect::Applied, None).await), Some(Code::NotFound));
     assert_eq!(held.buy(504).await, "504 unknown");
@@ -144,9 +152,8 @@ async fn unknown_outcome_is_settled_as_applied() {
     assert_eq!(held.ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn unknown_outcome_is_settled_as_not_applied() {
-    let held = HeldRoute::new();
+async fn unknown_outcome_is_settled_as_not_applied<F: WebFramework>() {
+    let held = HeldRoute::new::<F>();
     assert_eq!(held.buy(504).await, "504 unknown");
     for _ in 0..2 {
         assert_eq!(held.settle(Effect::NotApplied, None).await, Settled::Released);
@@ -156,9 +163,8 @@ async fn unknown_outcome_is_settled_as_not_applied() {
     assert_eq!(held.ledger.runs().len(), 2);
 }
 
-#[tokio::test]
-async fn live_run_cannot_be_settled_by_others() {
-    let held = HeldRoute::new();
+async fn live_run_cannot_be_settled_by_others<F: WebFramework>() {
+    let held = HeldRoute::new::<F>();
     let slow = tokio::spawn(send(under(&held.served.url, "/it", "k", "a").header(TAKES, 1_000)));
     until("the handler runs", LONG, || async { held.ledger.count("begun") == 1 }).await;
     // Longer than the lease, which is renewed meanwhile.
@@ -173,12 +179,11 @@ async fn live_run_cannot_be_settled_by_others() {
     assert_eq!((held.buy(200).await.as_str(), held.ledger.count("a")), ("200 replayed", 1));
 }
 
-#[tokio::test]
-async fn unstorable_reply_leaves_a_readable_record() {
+async fn unstorable_reply_leaves_a_readable_record<F: WebFramework>() {
     for reply in
         [Reply::new(200, "x").header("x-long", vec![b'x'; 70_000]), Reply::new(200, vec![b'x'; 2 * 1024 * 1024])]
     {
-        let held = HeldRoute::new();
+        let held = HeldRoute::new::<F>();
         assert_eq!(held.buy(504).await, "504 unknown");
         assert_eq!(held.settle(Effect::Applied, Some(reply)).await, Settled::Final);
         assert_eq!(held.seen().await, RecordState::Done(Err(NoReply::TooLarge)));

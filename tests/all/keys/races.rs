@@ -5,12 +5,19 @@ use std::collections::HashSet;
 use onceward_tests::client::{Answer, http};
 use onceward_tests::key_routes::{KEY, Pair, buy};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::peer::Peer;
 use onceward_tests::shop::ORDER;
+use onceward_tests::web_framework::WebFramework;
 use tokio::task::JoinSet;
 
 use crate::PEER;
 use crate::tokens::races::tokens;
+
+on_every_framework! {
+    two_processes_on_one_redis_run_each_key_once (threads),
+    one_process_on_memory_runs_each_key_once (threads),
+}
 
 const RACERS: usize = 16;
 
@@ -36,18 +43,16 @@ async fn race(urls: &[&str], ledger: &Ledger, keys: usize) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_on_one_redis_run_each_key_once() {
+async fn two_processes_on_one_redis_run_each_key_once<F: WebFramework>() {
     let keys = tokens(40);
-    let pair = Pair::start(PEER, "onceward").await;
+    let pair = Pair::start(PEER, &F::peer("onceward")).await;
     race(&[pair.one(), pair.other()], &pair.ledger, keys).await;
     println!("{keys} keys, {RACERS} racers each, both policies, two processes on one Redis: one effect each");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_process_on_memory_runs_each_key_once() {
+async fn one_process_on_memory_runs_each_key_once<F: WebFramework>() {
     let (keys, ledger) = (tokens(40), Ledger::new());
-    let peer = Peer::start(PEER, "onceward", "memory:", &ledger);
+    let peer = Peer::start(PEER, &F::peer("onceward"), "memory:", &ledger);
     race(&[&peer.url], &ledger, keys).await;
     println!("{keys} keys, {RACERS} racers each, both policies, on memory: one effect each");
 }

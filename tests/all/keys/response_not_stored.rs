@@ -1,31 +1,39 @@
 //! A run without a stored response: its duplicate is rejected, and the detail says that the run was carried out and why there is no response.
 
 use std::collections::HashMap;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::io;
 use std::time::Duration;
 
-use actix_web::body::{BodySize, MessageBody};
-use actix_web::middleware::Compress;
-use actix_web::web::{self, Bytes};
-use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
 use futures_util::stream;
-use onceward::actix::{Protect, SubjectFrom, token_route};
+use onceward::http::{Protect, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Sql};
 use onceward::transaction::claim_in;
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Rejection, Reply, RunError, Settled, Subject, Verdict};
 use onceward_api::Code;
+use onceward_tests::call::Call;
 use onceward_tests::client::{Answer, http, send, submit, token};
 use onceward_tests::command_output::{parsed, said};
-use onceward_tests::key_routes::{buy, serve, under};
+use onceward_tests::handler::Handler;
+use onceward_tests::key_routes::{buy, under};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
+use onceward_tests::reply::Reply as HandlerReply;
+use onceward_tests::routes::{Layer, Route, Routes};
 use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::service_calls::post;
-use onceward_tests::shop::{TestServer, header};
+use onceward_tests::shop::TestServer;
+use onceward_tests::web_framework::WebFramework;
 use serde_json::{Value, json};
 use sqlx::SqlitePool;
+
+on_every_framework! {
+    duplicate_without_stored_response_gets_the_true_reason,
+    true_reason_is_given_with_storing_disabled,
+    duplicate_of_a_run_without_response_gets_the_true_reason,
+}
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LARGE: &str = "too large to store";
@@ -36,48 +44,26 @@ const NOT_GIVEN: &str = "completed without a response";
 const SETTLED: &str = "settled later, without a response";
 const UNWRITABLE: &str = "could not be serialized as JSON";
 
-/// A body that declares its length and then fails.
-struct BrokenBody;
-
-impl MessageBody for BrokenBody {
-    type Error = std::io::Error;
-
-    fn size(&self) -> BodySize {
-        BodySize::Sized(100)
-    }
-
-    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, std::io::Error>>> {
-        Poll::Ready(Some(Err(std::io::Error::other("no more"))))
-    }
-}
-
-async fn answer(request: HttpRequest, ledger: web::Data<Ledger>) -> HttpResponse {
-    ledger.record("ran");
-    match header(&request, "x-kind") {
-        Some("large") => HttpResponse::Ok().body("x".repeat(2_000)),
-        Some("headers") => HttpResponse::Ok().insert_header(("etag", "x".repeat(2_000))).body("x"),
-        Some("streamed") => {
-            HttpResponse::Ok().streaming(stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"in pieces"))]))
-        }
-        Some("broken") => HttpResponse::Ok().body(BrokenBody),
-        _ => HttpResponse::Ok().body("tea ".repeat(100)),
+async fn answer(call: Call) -> HandlerReply {
+    call.ledger.record("ran");
+    match call.header("x-kind") {
+        Some("large") => HandlerReply::new(200).body("x".repeat(2_000)),
+        Some("headers") => HandlerReply::new(200).header("etag", &"x".repeat(2_000)).body("x"),
+        Some("streamed") => HandlerReply::new(200).streamed(stream::iter([Ok(Bytes::from_static(b"in pieces"))])),
+        // A body that declares its length and then fails.
+        Some("broken") => HandlerReply::new(200).sized(100, stream::iter([Err(io::Error::other("no more"))])),
+        _ => HandlerReply::new(200).body("tea ".repeat(100)),
     }
 }
 
 /// Serves routes with a key and with a remembered token, with compression inside the guard.
-fn served(guard: &Guard, ledger: &Ledger) -> TestServer {
-    let guard = guard.clone();
-    serve(ledger, move |config| {
-        let rules = || KeyRules::retryable().reply_limit(1_000);
-        let key = Protect::key(&guard, SubjectFrom::anonymous(), rules());
-        let remembered = Protect::token(&guard, SubjectFrom::anonymous()).remember_by(rules());
-        let resource =
-            |path: &str| web::resource(path.to_owned()).wrap(Compress::default()).route(web::post().to(answer));
-        config
-            .service(token_route(&guard, SubjectFrom::anonymous()))
-            .service(resource("/key").wrap(key))
-            .service(resource("/remembered").wrap(remembered));
-    })
+fn served<F: WebFramework>(guard: &Guard, ledger: &Ledger) -> TestServer {
+    let rules = || KeyRules::retryable().reply_limit(1_000);
+    let key = Protect::<F, _>::key(guard, SubjectFrom::anonymous(), rules());
+    let remembered = Protect::<F, _>::token(guard, SubjectFrom::anonymous()).remember_by(rules());
+    let route = |path: &str| Route::post(path, Handler::of_head(answer)).wrap(Layer::Compress);
+    let routes = Routes::new().tokens(guard, SubjectFrom::anonymous());
+    F::serve(ledger, routes.route(route("/key").wrap(key)).route(route("/remembered").wrap(remembered)))
 }
 
 /// Returns the detail of a rejection after asserting that it says so first.
@@ -96,10 +82,9 @@ fn assert_says_only(detail: &str, true_one: &str) {
     }
 }
 
-#[tokio::test]
-async fn duplicate_without_stored_response_gets_the_true_reason() {
+async fn duplicate_without_stored_response_gets_the_true_reason<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = served(&guard, &ledger);
+    let served = served::<F>(&guard, &ledger);
     for (kind, true_one) in
         [("large", LARGE), ("headers", LARGE), ("streamed", STREAMED), ("compressed", COMPRESSED), ("broken", BROKEN)]
     {
@@ -125,13 +110,10 @@ async fn duplicate_without_stored_response_gets_the_true_reason() {
     assert_eq!(ledger.runs().len(), 10);
 }
 
-#[tokio::test]
-async fn true_reason_is_given_with_storing_disabled() {
+async fn true_reason_is_given_with_storing_disabled<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let protect = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().reply_limit(0));
-    let served = serve(&ledger, move |config| {
-        config.service(web::resource("/key").wrap(protect.clone()).route(web::post().to(answer)));
-    });
+    let protect = Protect::<F, _>::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable().reply_limit(0));
+    let served = F::serve(&ledger, Routes::new().post("/key", protect, Handler::of_head(answer)));
     for (kind, true_one) in [("large", LARGE), ("streamed", STREAMED)] {
         let request = || under(&served.url, "/key", kind, "order").header("x-kind", kind);
         assert_eq!(send(request()).await.said(), "200 executed");
@@ -144,10 +126,9 @@ fn intent<'a>(key: &'a Key) -> Intent<'a> {
     Intent::new("POST /key", Subject::anonymous()).key(key)
 }
 
-#[tokio::test]
-async fn duplicate_of_a_run_without_response_gets_the_true_reason() {
+async fn duplicate_of_a_run_without_response_gets_the_true_reason<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = served(&guard, &ledger);
+    let served = served::<F>(&guard, &ledger);
     let policy = Policy::key(KeyRules::at_most_once());
     for (name, true_one) in [("completed", NOT_GIVEN), ("settled", SETTLED), ("large", LARGE)] {
         let key = Key::new(name).unwrap();
@@ -215,10 +196,10 @@ async fn function_whose_value_was_not_stored_gets_the_true_reason() {
     let [strange, large] = ["strange", "large"].map(|name| Key::new(name).unwrap());
     // JSON cannot encode a map whose keys are not strings.
     let value = || vec![HashMap::from([(vec![1u8], 2u8)])];
-    let odd = || async move { Ok::<_, std::io::Error>(value()) };
+    let odd = || async move { Ok::<_, io::Error>(value()) };
     guard.run(&small, &intent(&strange), odd).await.unwrap();
     assert_says_only(&refused(guard.run(&small, &intent(&strange), odd).await), UNWRITABLE);
-    let long = || async { Ok::<_, std::io::Error>("x".repeat(20)) };
+    let long = || async { Ok::<_, io::Error>("x".repeat(20)) };
     guard.run(&small, &intent(&large), long).await.unwrap();
     assert_says_only(&refused(guard.run(&small, &intent(&large), long).await), LARGE);
 }

@@ -2,39 +2,46 @@
 
 use std::time::Duration;
 
-use actix_web::{HttpResponse, web};
-use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::actix::Actix;
+use onceward::http::{KeySource as KeyFrom, Protect, SubjectSource as SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Guard, IntervalRules, KeyRules};
+use onceward_tests::call::Call;
 use onceward_tests::client::{URLENCODED, http, send};
-use onceward_tests::key_routes::serve;
+use onceward_tests::handler::Handler;
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{ORDER, TestServer, order};
+use onceward_tests::on_every_framework;
+use onceward_tests::reply::Reply;
+use onceward_tests::routes::Routes;
+use onceward_tests::shop::{ORDER, TestServer};
+use onceward_tests::shop_handlers::order;
+use onceward_tests::web_framework::WebFramework;
 use serde_json::Value;
+
+on_every_framework! {
+    key_in_a_compressed_body_is_rejected,
+    non_utf8_keys_are_rejected_in_queries_and_forms,
+}
 
 /// `{"seq":7}`, compressed.
 pub(crate) const GZIPPED: &[u8] =
     &[31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 171, 86, 42, 78, 45, 84, 178, 50, 175, 5, 0, 235, 27, 211, 243, 9, 0, 0, 0];
 
-/// actix-web decompresses the body before `Json` reads it.
-async fn receive(ledger: web::Data<Ledger>, message: web::Json<Value>) -> HttpResponse {
-    ledger.record(&message["seq"].to_string());
-    HttpResponse::Created().finish()
+async fn receive(call: Call, message: Value) -> Reply {
+    call.ledger.record(&message["seq"].to_string());
+    Reply::new(201)
 }
 
-fn messages<P: 'static>(ledger: &Ledger, protect: Protect<P>) -> TestServer {
-    serve(ledger, move |config| {
-        config.service(web::resource("/messages").wrap(protect.clone()).route(web::post().to(receive)));
-    })
+fn messages<F: WebFramework, P>(ledger: &Ledger, protect: Protect<F, P>) -> TestServer {
+    F::serve(ledger, Routes::new().post("/messages", protect, Handler::of_json(receive)))
 }
 
-#[tokio::test]
-async fn key_in_a_compressed_body_is_rejected() {
+async fn key_in_a_compressed_body_is_rejected<F: WebFramework>() {
     let guard = Guard::new(Memory::new());
     let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
     let seq = || KeyFrom::body("/seq").unwrap();
-    let keyed = || Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(seq());
-    let spaced = || Protect::interval(&guard, SubjectFrom::anonymous(), every).from(seq());
+    let keyed = || Protect::<F, _>::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()).from(seq());
+    let spaced = || Protect::<F, _>::interval(&guard, SubjectFrom::anonymous(), every).from(seq());
     let parts = KeyFrom::parts([KeyFrom::header(ORDER).unwrap(), KeyFrom::body("/seq").unwrap()]);
     for (what, protect) in [
         ("a key", keyed().into_any()),
@@ -57,10 +64,11 @@ async fn key_in_a_compressed_body_is_rejected() {
     }
 }
 
+/// actix-web decompresses the body before `Json` reads it. axum does not, and its `Json` rejects the compressed bytes.
 #[tokio::test]
 async fn compressed_body_with_a_header_key_is_accepted() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = messages(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let served = messages(&ledger, Protect::<Actix, _>::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     for said in ["201 executed", "201 replayed"] {
         let request = http().post(format!("{}/messages", served.url)).header("idempotency-key", "k");
         let request = request.header("content-type", "application/json").header("content-encoding", "gzip");
@@ -70,20 +78,19 @@ async fn compressed_body_with_a_header_key_is_accepted() {
 }
 
 /// Lossy decoding would map all of them to the same text.
-#[tokio::test]
-async fn non_utf8_keys_are_rejected_in_queries_and_forms() {
+async fn non_utf8_keys_are_rejected_in_queries_and_forms<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
     let every = IntervalRules::new().every(Duration::from_secs(60)).unwrap();
-    let keyed = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
-    let named = Protect::interval(&guard, SubjectFrom::anonymous(), every);
-    let served = serve(&ledger, move |config| {
-        for (place, from) in [("query", KeyFrom::query("id")), ("form", KeyFrom::body("/id").unwrap())] {
-            let (keyed, named) = (keyed.clone().from(from.clone()), named.clone().from(from));
-            for (kind, protect) in [("key", keyed.into_any()), ("name", named.into_any())] {
-                config.service(web::resource(format!("/{kind}/{place}")).wrap(protect).route(web::post().to(order)));
-            }
+    let keyed = Protect::<F, _>::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable());
+    let named = Protect::<F, _>::interval(&guard, SubjectFrom::anonymous(), every);
+    let mut routes = Routes::new();
+    for (place, from) in [("query", KeyFrom::query("id")), ("form", KeyFrom::body("/id").unwrap())] {
+        let (keyed, named) = (keyed.clone().from(from.clone()), named.clone().from(from));
+        for (kind, protect) in [("key", keyed.into_any()), ("name", named.into_any())] {
+            routes = routes.post(&format!("/{kind}/{place}"), protect, Handler::of_body(order));
         }
-    });
+    }
+    let served = F::serve(&ledger, routes);
     let submit = async |path: &str, id: &str| {
         let request = http().post(format!("{}{path}?id={id}", served.url)).header(ORDER, path);
         send(request.header("content-type", URLENCODED).body(format!("id={id}"))).await

@@ -6,22 +6,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use actix_web::{App, HttpServer, web};
 use futures_util::future::join_all;
-use onceward::actix::protect::KeyPolicy;
-use onceward::actix::{Peer, Protect, SubjectFrom};
+use onceward::actix::Actix;
+use onceward::http::protect::KeyPolicy;
+use onceward::http::{Protect, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{
     Binding, Content, Fields, Fingerprint, Guard, Intent, Key, KeyRules, Pass, Policy, Reply, Subject, Verdict,
 };
 use onceward_api::Code;
 use onceward_tests::client::{Answer, at_last, http, send, submit};
-use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, buy, purchase, serve_one, under};
+use onceward_tests::handler::Handler;
+use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, buy, serve_one, under};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::metrics::waiting;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::{holds_for, outlast, until};
 use onceward_tests::redis_server::{Monitor, RedisServer};
+use onceward_tests::routes::Routes;
 use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer};
+use onceward_tests::shop_handlers::purchase;
+use onceward_tests::web_framework::WebFramework;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Barrier;
@@ -29,6 +34,25 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::PEER;
+
+on_every_framework! {
+    duplicate_waits_for_the_first_response,
+    second_click_with_a_remembered_token_waits,
+    one_waiter_runs_if_the_first_was_not_applied,
+    waiters_decide_again_only_once,
+    waiter_that_runs_is_not_cancelled_with_its_connection,
+    waiter_receives_in_progress_after_its_timeout,
+    waiting_without_a_limit_ends_with_the_response,
+    waiter_receives_an_unknown_outcome,
+    waiter_elsewhere_does_not_run_after_a_crash (threads),
+    graceful_shutdown_lets_waiters_receive_the_response (threads),
+    other_content_is_rejected_without_waiting,
+    thousand_duplicates_in_two_processes_receive_one_response (threads),
+    waiting_disabled_rejects_duplicates_at_once,
+    disconnected_client_frees_its_seat,
+    store_failure_does_not_make_a_waiter_run,
+    store_data_loss_does_not_make_a_waiter_run,
+}
 
 const LONG: Duration = Duration::from_secs(10);
 /// Longer than any pause between two lookups.
@@ -41,7 +65,7 @@ struct Bed {
 }
 
 impl Bed {
-    fn new<P: 'static>(protect: Protect<P>) -> Self {
+    fn new<F: WebFramework, P>(protect: Protect<F, P>) -> Self {
         let ledger = Ledger::new();
         Self { served: serve_one(&ledger, protect), ledger }
     }
@@ -61,21 +85,20 @@ impl Bed {
     }
 }
 
-fn by_key(guard: &Guard, rules: KeyRules, longest: Duration) -> Protect<KeyPolicy> {
-    Protect::key(guard, SubjectFrom::anonymous(), rules.lease(LEASE).unwrap()).wait(longest)
+fn by_key<F: WebFramework>(guard: &Guard, rules: KeyRules, longest: Duration) -> Protect<F, KeyPolicy> {
+    Protect::<F, _>::key(guard, SubjectFrom::anonymous(), rules.lease(LEASE).unwrap()).wait(longest)
 }
 
-fn on_memory(rules: KeyRules, longest: Duration) -> Bed {
-    Bed::new(by_key(&Guard::new(Memory::new()), rules, longest))
+fn on_memory<F: WebFramework>(rules: KeyRules, longest: Duration) -> Bed {
+    Bed::new(by_key::<F>(&Guard::new(Memory::new()), rules, longest))
 }
 
-#[tokio::test]
-async fn duplicate_waits_for_the_first_response() {
+async fn duplicate_waits_for_the_first_response<F: WebFramework>() {
     let redis = RedisServer::start();
     let on_redis = Guard::new(Redis::open(&redis.url()).unwrap());
     for guard in [on_redis, Guard::new(Memory::new())] {
         for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
-            let bed = Bed::new(by_key(&guard, rules.clone(), LONG).action(if rules == KeyRules::retryable() {
+            let bed = Bed::new(by_key::<F>(&guard, rules.clone(), LONG).action(if rules == KeyRules::retryable() {
                 "a"
             } else {
                 "b"
@@ -91,10 +114,9 @@ async fn duplicate_waits_for_the_first_response() {
     }
 }
 
-#[tokio::test]
-async fn second_click_with_a_remembered_token_waits() {
+async fn second_click_with_a_remembered_token_waits<F: WebFramework>() {
     let guard = Guard::new(Memory::new());
-    let bed = Bed::new(Protect::token(&guard, SubjectFrom::anonymous()).remember(LONG).wait(LONG));
+    let bed = Bed::new(Protect::<F, _>::token(&guard, SubjectFrom::anonymous()).remember(LONG).wait(LONG));
     let token = guard.issue(LONG, Binding::none()).await.unwrap();
     let click = |order| submit(&bed.served.url, "/it", token.as_str(), order).body("what was filled in");
     let first = tokio::spawn(send(click("first").header(TAKES, 500)));
@@ -108,10 +130,9 @@ async fn second_click_with_a_remembered_token_waits() {
     assert_eq!(bed.ledger.runs(), ["begun", "first"]);
 }
 
-#[tokio::test]
-async fn one_waiter_runs_if_the_first_was_not_applied() {
+async fn one_waiter_runs_if_the_first_was_not_applied<F: WebFramework>() {
     for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
-        let bed = on_memory(rules, LONG);
+        let bed = on_memory::<F>(rules, LONG);
         // Not applied, also at most once.
         let first = bed.begin(400, 429).await;
         let duplicates = join_all((0..5).map(|_| bed.duplicate())).await;
@@ -127,9 +148,8 @@ async fn one_waiter_runs_if_the_first_was_not_applied() {
     }
 }
 
-#[tokio::test]
-async fn waiters_decide_again_only_once() {
-    let bed = on_memory(KeyRules::retryable(), LONG);
+async fn waiters_decide_again_only_once<F: WebFramework>() {
+    let bed = on_memory::<F>(KeyRules::retryable(), LONG);
     let first = bed.begin(400, 503).await;
     let again = || send(under(&bed.served.url, "/it", "k", "duplicate").header(TAKES, 400).header(STATUS, 503));
     let duplicates = join_all((0..5).map(|_| again())).await;
@@ -147,9 +167,8 @@ async fn waiters_decide_again_only_once() {
 }
 
 /// The client of a waiter disconnects while the waiter runs: the run still finishes.
-#[tokio::test]
-async fn waiter_that_runs_is_not_cancelled_with_its_connection() {
-    let bed = on_memory(KeyRules::retryable(), LONG);
+async fn waiter_that_runs_is_not_cancelled_with_its_connection<F: WebFramework>() {
+    let bed = on_memory::<F>(KeyRules::retryable(), LONG);
     let first = bed.begin(400, 503).await;
     let mut waiter = TcpStream::connect(bed.served.url.strip_prefix("http://").unwrap()).await.unwrap();
     let head = format!("host: shop\r\n{KEY}: k\r\n{ORDER}: waiter\r\n{TAKES}: 400\r\ncontent-length: 0\r\n");
@@ -218,9 +237,8 @@ async fn one_ticket_gets_at_most_a_quarter_of_the_seats() {
     assert_eq!(told.iter().filter(|told| *told == "in_progress").count(), 8, "{told:?}");
 }
 
-#[tokio::test]
-async fn waiter_receives_in_progress_after_its_timeout() {
-    let bed = on_memory(KeyRules::retryable(), Duration::from_millis(300));
+async fn waiter_receives_in_progress_after_its_timeout<F: WebFramework>() {
+    let bed = on_memory::<F>(KeyRules::retryable(), Duration::from_millis(300));
     let first = bed.begin(2_000, 200).await;
     let (answer, took) = bed.duplicate().await;
     assert!(!first.is_finished() && took >= Duration::from_millis(300), "{took:?}");
@@ -230,20 +248,18 @@ async fn waiter_receives_in_progress_after_its_timeout() {
     assert_eq!(bed.ledger.count("duplicate"), 0);
 }
 
-#[tokio::test]
-async fn waiting_without_a_limit_ends_with_the_response() {
-    let bed = on_memory(KeyRules::retryable(), Duration::MAX);
+async fn waiting_without_a_limit_ends_with_the_response<F: WebFramework>() {
+    let bed = on_memory::<F>(KeyRules::retryable(), Duration::MAX);
     let first = bed.begin(300, 200).await;
     assert_eq!(bed.duplicate().await.0.said(), "200 replayed");
     assert_eq!(first.await.unwrap().said(), "200 executed");
 }
 
-#[tokio::test]
-async fn waiter_receives_an_unknown_outcome() {
+async fn waiter_receives_an_unknown_outcome<F: WebFramework>() {
     for (rules, expected) in
         [(KeyRules::at_most_once(), "409 outcome_unknown"), (KeyRules::retryable(), "409 in_progress")]
     {
-        let bed = on_memory(rules, LONG);
+        let bed = on_memory::<F>(rules, LONG);
         let first = bed.begin(300, 504).await;
         let (answer, took) = bed.duplicate().await;
         assert_eq!(first.await.unwrap().said(), "504 unknown");
@@ -253,10 +269,9 @@ async fn waiter_receives_an_unknown_outcome() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiter_elsewhere_does_not_run_after_a_crash() {
+async fn waiter_elsewhere_does_not_run_after_a_crash<F: WebFramework>() {
     for (path, expected) in [("/keyed/held/wait", "409 outcome_unknown"), ("/keyed/wait", "409 in_progress")] {
-        let mut pair = Pair::start(PEER, "onceward").await;
+        let mut pair = Pair::start(PEER, &F::peer("onceward")).await;
         let first = under(pair.one(), path, "k", "first").header(TAKES, 60_000);
         let first = tokio::spawn(async move { first.send().await });
         pair.begun(1).await;
@@ -272,9 +287,8 @@ async fn waiter_elsewhere_does_not_run_after_a_crash() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn graceful_shutdown_lets_waiters_receive_the_response() {
-    let mut pair = Pair::start(PEER, "onceward").await;
+async fn graceful_shutdown_lets_waiters_receive_the_response<F: WebFramework>() {
+    let mut pair = Pair::start(PEER, &F::peer("onceward")).await;
     let first = tokio::spawn(send(under(pair.one(), "/keyed/wait", "k", "first").header(TAKES, 1_500)));
     pair.begun(1).await;
     let monitor = pair.redis.monitor();
@@ -291,9 +305,8 @@ async fn graceful_shutdown_lets_waiters_receive_the_response() {
     assert_eq!((ended, pair.ledger.runs()), (Some(0), vec!["begun".to_owned(), "first".to_owned()]));
 }
 
-#[tokio::test]
-async fn other_content_is_rejected_without_waiting() {
-    let bed = on_memory(KeyRules::retryable(), LONG);
+async fn other_content_is_rejected_without_waiting<F: WebFramework>() {
+    let bed = on_memory::<F>(KeyRules::retryable(), LONG);
     let first = bed.begin(1_000, 200).await;
     let other = send(under(&bed.served.url, "/it", "k", "duplicate").body("something else")).await;
     assert!(!first.is_finished(), "it was not waited for");
@@ -353,9 +366,8 @@ async fn waiter_never_receives_the_response_to_other_content() {
     assert!(told.is_subset(&HashSet::from(["key_reused".to_owned(), "in_progress".to_owned()])), "{told:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousand_duplicates_in_two_processes_receive_one_response() {
-    let pair = Pair::start(PEER, "onceward").await;
+async fn thousand_duplicates_in_two_processes_receive_one_response<F: WebFramework>() {
+    let pair = Pair::start(PEER, &F::peer("onceward")).await;
     let (client, path) = (http(), "/keyed/wait");
     let first = tokio::spawn(send(under(pair.one(), path, "k", "first").header(TAKES, 2_000)));
     pair.begun(1).await;
@@ -396,7 +408,7 @@ async fn thousand_of_ten_thousand_wait_without_slowing_other_routes() {
     // One key may use a quarter of the seats.
     let guard = Guard::builder(store).waiters(4_000).build();
     let (ledger, key) = (Ledger::new(), Key::new("k").unwrap());
-    let served = serve_one(&ledger, Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
+    let served = serve_one(&ledger, Protect::<Actix, _>::key(&guard, SubjectFrom::anonymous(), KeyRules::retryable()));
     let calm = another(&served, 20).await;
     let policy = Policy::key(KeyRules::retryable().lease(LONG).unwrap());
     let intent = Intent::new("buy", Subject::anonymous()).key(&key).fingerprint(saying(b"it"));
@@ -484,32 +496,26 @@ async fn waiters_share_one_poll_that_ends_with_them() {
     assert_eq!(later, "the answer");
 }
 
-#[tokio::test]
-async fn waiting_disabled_rejects_duplicates_at_once() {
+async fn waiting_disabled_rejects_duplicates_at_once<F: WebFramework>() {
     let guard = Guard::builder(Memory::new()).waiters(0).build();
-    let bed = Bed::new(by_key(&guard, KeyRules::retryable(), LONG));
+    let bed = Bed::new(by_key::<F>(&guard, KeyRules::retryable(), LONG));
     let first = bed.begin(1_000, 200).await;
     assert_eq!(bed.duplicate().await.0.said(), "409 in_progress");
     assert!(!first.is_finished());
 }
 
 /// A client that resets its connection, and one that only closes it and, as far as actix knows, may still read.
-#[tokio::test]
-async fn disconnected_client_frees_its_seat() {
+async fn disconnected_client_frees_its_seat<F: WebFramework>() {
     for is_reset in [true, false] {
-        hangs_up(is_reset).await;
+        hangs_up::<F>(is_reset).await;
     }
 }
 
-async fn hangs_up(is_reset: bool) {
+async fn hangs_up<F: WebFramework>(is_reset: bool) {
     let guard = Guard::builder(Memory::new()).waiters(1).build();
     let ledger = Ledger::new();
-    let (data, protect) = (web::Data::new(ledger.clone()), by_key(&guard, KeyRules::retryable(), LONG * 6));
-    let served = TestServer::run(move |listener| {
-        let resource = move || web::resource("/it").wrap(protect.clone()).route(web::route().to(purchase));
-        let server = HttpServer::new(move || App::new().app_data(data.clone()).service(resource()));
-        Ok(server.workers(2).on_connect(Peer::note).disable_signals().listen(listener)?.run())
-    });
+    let protect = by_key::<F>(&guard, KeyRules::retryable(), LONG * 6);
+    let served = F::serve_watching(&ledger, Routes::new().any("/it", protect, Handler::of_body(purchase)));
     let bed = Bed { served, ledger };
     let first = bed.begin(3_000, 200).await;
     let mut impatient = TcpStream::connect(bed.served.url.strip_prefix("http://").unwrap()).await.unwrap();
@@ -531,13 +537,12 @@ async fn hangs_up(is_reset: bool) {
     assert_eq!(bed.ledger.runs(), ["begun", "first"]);
 }
 
-#[tokio::test]
-async fn store_failure_does_not_make_a_waiter_run() {
+async fn store_failure_does_not_make_a_waiter_run<F: WebFramework>() {
     for is_killed in [false, true] {
         let mut redis = RedisServer::start();
         let store = Redis::open(&redis.url()).unwrap().timeout(Duration::from_millis(300));
         let guard = Guard::new(store);
-        let bed = Bed::new(by_key(&guard, KeyRules::retryable(), Duration::from_secs(2)));
+        let bed = Bed::new(by_key::<F>(&guard, KeyRules::retryable(), Duration::from_secs(2)));
         let first = bed.begin(1_000, 200).await;
         let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
         until("it waits", LONG, || async { waiting(&guard) == 1 }).await;
@@ -556,11 +561,10 @@ async fn store_failure_does_not_make_a_waiter_run() {
 }
 
 /// A store that has lost its data knows no first run. The waiter must not become one.
-#[tokio::test]
-async fn store_data_loss_does_not_make_a_waiter_run() {
+async fn store_data_loss_does_not_make_a_waiter_run<F: WebFramework>() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap());
-    let bed = Bed::new(by_key(&guard, KeyRules::retryable(), LONG));
+    let bed = Bed::new(by_key::<F>(&guard, KeyRules::retryable(), LONG));
     let first = bed.begin(1_500, 200).await;
     let waiter = tokio::spawn(send(under(&bed.served.url, "/it", "k", "duplicate")));
     until("it waits", LONG, || async { waiting(&guard) == 1 }).await;

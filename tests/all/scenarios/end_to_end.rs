@@ -6,6 +6,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use onceward::actix::{KeyFrom, Protect, SubjectFrom};
 use onceward::store::Redis;
 use onceward::{Effect, Guard, Intent, Key, KeyRules, Policy, Reply, RunError, RunOutcome, Settled, Subject};
+use onceward_tests::actix_handlers::header;
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::consumer::{DELIVERED, Message};
 use onceward_tests::key_routes::{BRIEF, KEY, LEASE, Pair, THEN, buy, serve, under};
@@ -13,7 +14,7 @@ use onceward_tests::ledger::Ledger;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, header};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -192,7 +193,7 @@ async fn order_is_paid_once_after_a_declined_payment() {
     let rules = KeyRules::at_most_once().lease(LEASE).unwrap();
     let pay = Protect::key(&guard, SubjectFrom::anonymous(), rules).from(KeyFrom::path("order")).action("pay");
     let served = serve(&ledger, move |config| {
-        let route = web::post().to(onceward_tests::key_routes::purchase);
+        let route = web::post().to(onceward_tests::actix_handlers::purchase);
         config.service(web::resource("/orders/{order}/payment").wrap(pay.clone()).route(route));
     });
     let pay = async |order: u32, status: u16| {

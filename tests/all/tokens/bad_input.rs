@@ -10,10 +10,36 @@ use onceward_api::{IssuedToken, Problem};
 use onceward_tests::client::{
     Answer, MULTIPART, URLENCODED, ask_token, http, multipart, order, send, submit, token, token_for,
 };
+use onceward_tests::on_every_framework;
 use onceward_tests::shop::{Shop, USER};
+use onceward_tests::web_framework::WebFramework;
 use reqwest::{Client, Method, RequestBuilder};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+
+on_every_framework! {
+    request_without_a_token_runs_nothing,
+    text_that_is_no_token_is_malformed,
+    one_flipped_content_bit_makes_a_token_invalid,
+    one_flipped_text_bit_makes_a_token_rejected,
+    token_of_another_action_or_subject_is_rejected_and_stays_valid,
+    expired_token_is_expired_whether_used_or_not,
+    token_of_a_lost_store_is_stale_never_used,
+    two_different_tokens_are_rejected_and_neither_is_used,
+    same_token_in_two_places_is_one_submission,
+    ten_megabyte_token_is_rejected_in_every_place,
+    broken_multipart_body_is_rejected_and_uses_no_token,
+    large_form_without_an_early_token_is_too_large,
+    token_is_found_at_the_end_of_a_fitting_form,
+    form_received_byte_by_byte_takes_linear_time,
+    anonymous_request_is_unauthorized_where_a_subject_is_required,
+    malformed_token_request_is_rejected_with_the_reason,
+    token_request_must_be_a_small_json_post,
+    browser_gets_a_page_and_program_gets_json,
+    safe_methods_and_unprotected_routes_pass_unchanged,
+    connection_is_reusable_after_a_rejection,
+    subject_named_like_an_address_does_not_match_it,
+}
 
 /// Maximum part of a form that is searched for its token.
 const FORM_LIMIT: usize = 256 * 1024;
@@ -61,9 +87,8 @@ fn in_query(request: RequestBuilder, token: &str) -> RequestBuilder {
     RequestBuilder::from_parts(client, request)
 }
 
-#[tokio::test]
-async fn request_without_a_token_runs_nothing() {
-    let shop = Shop::on(Memory::new());
+async fn request_without_a_token_runs_nothing<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let good = token(shop.url()).await;
     let json = format!("{{\"{FIELD}\":\"{good}\"}}");
     let second = multipart(&[("item", b"tea"), (FIELD, good.as_bytes())]);
@@ -95,9 +120,8 @@ async fn request_without_a_token_runs_nothing() {
     assert_unspent(&shop, &[&good]).await;
 }
 
-#[tokio::test]
-async fn text_that_is_no_token_is_malformed() {
-    let shop = Shop::on(Memory::new());
+async fn text_that_is_no_token_is_malformed<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let good = token(shop.url()).await;
     let (body, but_last) = (good.strip_prefix("ow1_").unwrap(), &good[..good.len() - 1]);
     // 49 bytes are 66 characters with four spare bits, which must be zero: there are 15 other encodings.
@@ -147,9 +171,8 @@ async fn present(client: &Client, shop: &Shop, token: &[u8]) -> Answer {
     send(client.post(format!("{}/orders", shop.url())).header(TOKEN, value)).await
 }
 
-#[tokio::test]
-async fn one_flipped_content_bit_makes_a_token_invalid() {
-    let shop = Shop::on(Memory::new());
+async fn one_flipped_content_bit_makes_a_token_invalid<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let (good, client) = (token(shop.url()).await, http());
     // Each character is six bits of flags, id, expiry, epoch or tag. The signature is checked first, so every change is a forgery,
     // not expired, stale or used.
@@ -166,9 +189,8 @@ async fn one_flipped_content_bit_makes_a_token_invalid() {
     assert_unspent(&shop, &[&good]).await;
 }
 
-#[tokio::test]
-async fn one_flipped_text_bit_makes_a_token_rejected() {
-    let shop = Shop::on(Memory::new());
+async fn one_flipped_text_bit_makes_a_token_rejected<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let (good, client) = (token(shop.url()).await, http());
     for position in 0..good.len() {
         let mut sent = 0;
@@ -187,9 +209,8 @@ async fn one_flipped_text_bit_makes_a_token_rejected() {
     assert_unspent(&shop, &[&good]).await;
 }
 
-#[tokio::test]
-async fn token_of_another_action_or_subject_is_rejected_and_stays_valid() {
-    let shop = Shop::on(Memory::new());
+async fn token_of_another_action_or_subject_is_rejected_and_stays_valid<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let url = shop.url();
     let free = token(url).await;
     let elsewhere = token_for(url, r#"{"action":"POST /bound"}"#).await;
@@ -216,11 +237,10 @@ async fn token_of_another_action_or_subject_is_rejected_and_stays_valid() {
     assert_eq!(shop.ledger.runs(), ["alice", "elsewhere", "free"]);
 }
 
-#[tokio::test]
-async fn expired_token_is_expired_whether_used_or_not() {
+async fn expired_token_is_expired_whether_used_or_not<F: WebFramework>() {
     let clock = ManualClock::new();
     let store = Memory::with_clock((&clock).into());
-    let shop = Shop::with(Guard::builder(store).clock((&clock).into()).build());
+    let shop = F::shop_with(Guard::builder(store).clock((&clock).into()).build());
     let (url, short) = (shop.url(), r#"{"ttl":"10s"}"#);
     let (unused, used, in_time) =
         (token_for(url, short).await, token_for(url, short).await, token_for(url, short).await);
@@ -240,10 +260,9 @@ async fn expired_token_is_expired_whether_used_or_not() {
     assert_eq!(shop.ledger.runs(), ["used", "in time"]);
 }
 
-#[tokio::test]
-async fn token_of_a_lost_store_is_stale_never_used() {
+async fn token_of_a_lost_store_is_stale_never_used<F: WebFramework>() {
     let secret = Secret::random();
-    let open = || Shop::with(Guard::builder(Memory::new()).secret(secret.clone()).build());
+    let open = || F::shop_with(Guard::builder(Memory::new()).secret(secret.clone()).build());
     let (before, after) = (open(), open());
     let (unused, used) = (token(before.url()).await, token(before.url()).await);
     assert_eq!(order(before.url(), &used, "used").await.said(), "200 executed");
@@ -284,9 +303,8 @@ impl Place {
     }
 }
 
-#[tokio::test]
-async fn two_different_tokens_are_rejected_and_neither_is_used() {
-    let shop = Shop::on(Memory::new());
+async fn two_different_tokens_are_rejected_and_neither_is_used<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let (one, other) = (token(shop.url()).await, token(shop.url()).await);
     assert_eq!(Place::pairs().len(), 12);
     for (first, second) in Place::pairs() {
@@ -302,9 +320,8 @@ async fn two_different_tokens_are_rejected_and_neither_is_used() {
     assert_unspent(&shop, &[&one, &other]).await;
 }
 
-#[tokio::test]
-async fn same_token_in_two_places_is_one_submission() {
-    let shop = Shop::on(Memory::new());
+async fn same_token_in_two_places_is_one_submission<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     for (first, second) in Place::pairs() {
         for is_second_empty in [false, true] {
             let (token, name) = (token(shop.url()).await, format!("{first:?} {second:?} {is_second_empty}"));
@@ -319,9 +336,8 @@ async fn same_token_in_two_places_is_one_submission() {
     }
 }
 
-#[tokio::test]
-async fn ten_megabyte_token_is_rejected_in_every_place() {
-    let shop = Shop::on(Memory::new());
+async fn ten_megabyte_token_is_rejected_in_every_place<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let good = token(shop.url()).await;
     let huge = format!("{good}{}", "A".repeat(HUGE));
     for request in [
@@ -348,9 +364,8 @@ async fn ten_megabyte_token_is_rejected_in_every_place() {
     assert_unspent(&shop, &[&good]).await;
 }
 
-#[tokio::test]
-async fn broken_multipart_body_is_rejected_and_uses_no_token() {
-    let shop = Shop::on(Memory::new());
+async fn broken_multipart_body_is_rejected_and_uses_no_token<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let good = token(shop.url()).await;
     let whole = multipart(&[(FIELD, good.as_bytes()), ("item", b"tea")]);
     let within_token = whole.windows(4).position(|piece| piece == b"ow1_").unwrap() + 30;
@@ -379,9 +394,8 @@ async fn broken_multipart_body_is_rejected_and_uses_no_token() {
     assert_unspent(&shop, &[&good]).await;
 }
 
-#[tokio::test]
-async fn large_form_without_an_early_token_is_too_large() {
-    let shop = Shop::on(Memory::new());
+async fn large_form_without_an_early_token_is_too_large<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let good = token(shop.url()).await;
     let much = "a".repeat(2 * FORM_LIMIT);
     let late = format!("much={much}&{FIELD}={good}");
@@ -400,9 +414,8 @@ async fn large_form_without_an_early_token_is_too_large() {
     assert_unspent(&shop, &[&good]).await;
 }
 
-#[tokio::test]
-async fn token_is_found_at_the_end_of_a_fitting_form() {
-    let shop = Shop::on(Memory::new());
+async fn token_is_found_at_the_end_of_a_fitting_form<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     for (size, expected) in
         [(FORM_LIMIT - 1, "200 executed"), (FORM_LIMIT, "200 executed"), (FORM_LIMIT + 1, "413 body_too_large")]
     {
@@ -415,9 +428,8 @@ async fn token_is_found_at_the_end_of_a_fitting_form() {
     }
 }
 
-#[tokio::test]
-async fn form_received_byte_by_byte_takes_linear_time() {
-    let shop = Shop::on(Memory::new());
+async fn form_received_byte_by_byte_takes_linear_time<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let size = 64 * 1024;
     for (kind, body, expected) in [
         (URLENCODED, "a".repeat(size), "400 token_missing new_token"),
@@ -438,9 +450,8 @@ async fn form_received_byte_by_byte_takes_linear_time() {
     assert_unspent(&shop, &[&token(shop.url()).await]).await;
 }
 
-#[tokio::test]
-async fn anonymous_request_is_unauthorized_where_a_subject_is_required() {
-    let shop = Shop::on(Memory::new());
+async fn anonymous_request_is_unauthorized_where_a_subject_is_required<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let good = token(shop.url()).await;
     for path in ["/mine", "/mine/bound"] {
         assert_problem(&send(post(&shop, path)).await, "401 unauthorized no", path);
@@ -450,9 +461,8 @@ async fn anonymous_request_is_unauthorized_where_a_subject_is_required() {
     assert_unspent(&shop, &[&good]).await;
 }
 
-#[tokio::test]
-async fn malformed_token_request_is_rejected_with_the_reason() {
-    let shop = Shop::on(Memory::new());
+async fn malformed_token_request_is_rejected_with_the_reason<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     for (body, named) in [
         ("{", ""),
         ("}", ""),
@@ -491,9 +501,8 @@ async fn malformed_token_request_is_rejected_with_the_reason() {
     }
 }
 
-#[tokio::test]
-async fn token_request_must_be_a_small_json_post() {
-    let shop = Shop::on(Memory::new());
+async fn token_request_must_be_a_small_json_post<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     for kind in ["text/plain", "text/json", URLENCODED, MULTIPART, "application/json5", "application/problem+json"] {
         let answer = send(form(post(&shop, "/token"), kind, "{}")).await;
         assert_problem(&answer, "415 unsupported_media_type no", "/token");
@@ -517,9 +526,8 @@ async fn token_request_must_be_a_small_json_post() {
     }
 }
 
-#[tokio::test]
-async fn browser_gets_a_page_and_program_gets_json() {
-    let shop = Shop::on(Memory::new());
+async fn browser_gets_a_page_and_program_gets_json<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let (good, panics) = (token(shop.url()).await, token(shop.url()).await);
     let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
     let read_by = |accept: &'static str| {
@@ -554,9 +562,8 @@ async fn browser_gets_a_page_and_program_gets_json() {
     assert_eq!(order(shop.url(), &good, "good").await.said(), "200 executed");
 }
 
-#[tokio::test]
-async fn safe_methods_and_unprotected_routes_pass_unchanged() {
-    let shop = Shop::on(Memory::new());
+async fn safe_methods_and_unprotected_routes_pass_unchanged<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let good = token(shop.url()).await;
     let requests = [
         (Method::GET, "/orders"),
@@ -613,9 +620,8 @@ impl RawConnection {
     }
 }
 
-#[tokio::test]
-async fn connection_is_reusable_after_a_rejection() {
-    let shop = Shop::on(Memory::new());
+async fn connection_is_reusable_after_a_rejection<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let good = token(shop.url()).await;
     let head = |kind: &str| format!("POST /orders HTTP/1.1\r\nhost: shop\r\ncontent-type: {kind}\r\n");
     let sized = |kind: &str, body: &str| format!("{}content-length: {}\r\n\r\n{body}", head(kind), body.len());
@@ -664,9 +670,8 @@ async fn connection_is_reusable_after_a_rejection() {
     assert_eq!(shop.ledger.runs(), ["order"]);
 }
 
-#[tokio::test]
-async fn subject_named_like_an_address_does_not_match_it() {
-    let shop = Shop::on(Memory::new());
+async fn subject_named_like_an_address_does_not_match_it<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let name = Binding::none().action("POST /here").subject(Subject::named("127.0.0.1"));
     let token = shop.guard.issue(Duration::from_secs(60), name).await.unwrap();
     let answer = send(submit(shop.url(), "/here", token.as_str(), "x")).await;

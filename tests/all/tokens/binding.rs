@@ -3,16 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::{App, HttpServer, web};
-use onceward::actix::{Protect, SubjectFrom};
+use onceward::http::Protect;
 use onceward::store::Memory;
 use onceward::{Binding, Guard, ManualClock, Secret, Subject};
 use onceward_api::IssuedToken;
 use onceward_api::header::{FIELD, NEXT_TOKEN, TOKEN};
 use onceward_tests::client::{Answer, http, order, send, submit, token, token_for};
+use onceward_tests::handler::Handler;
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::{self, STATUS, Shop, TestServer, USER};
+use onceward_tests::on_every_framework;
+use onceward_tests::routes::Routes;
+use onceward_tests::shop::{STATUS, Shop, USER, user};
+use onceward_tests::shop_handlers;
+use onceward_tests::web_framework::WebFramework;
 use reqwest::Method;
+
+on_every_framework! {
+    unbound_token_is_valid_once_on_any_unbound_route,
+    action_token_is_valid_for_its_method_and_path,
+    user_token_is_valid_for_its_user,
+    address_token_is_valid_from_its_address,
+    token_of_the_previous_secret_is_valid_until_it_expires,
+    next_token_works_once_and_leaves_others_alone,
+    next_token_is_issued_only_when_one_was_used,
+    next_token_is_bound_like_the_previous_one,
+}
 
 const INVALID: &str = "403 token_invalid";
 
@@ -33,9 +48,8 @@ async fn said(url: &str, path: &str, token: &str) -> String {
     send(submit(url, path, token, path)).await.said()
 }
 
-#[tokio::test]
-async fn unbound_token_is_valid_once_on_any_unbound_route() {
-    let shop = Shop::on(Memory::new());
+async fn unbound_token_is_valid_once_on_any_unbound_route<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let open = ["/orders", "/orders/1", "/orders/2", "/next", "/judged", "/mine", "/echo"];
     for path in open {
         let token = token(shop.url()).await;
@@ -51,9 +65,8 @@ async fn unbound_token_is_valid_once_on_any_unbound_route() {
     assert_eq!(shop.ledger.runs(), &open[..open.len() - 1]);
 }
 
-#[tokio::test]
-async fn action_token_is_valid_for_its_method_and_path() {
-    let shop = Shop::on(Memory::new());
+async fn action_token_is_valid_for_its_method_and_path<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let url = shop.url();
     for (body, path) in [
         (r#"{"action":"POST /orders"}"#, "/orders"),
@@ -88,9 +101,8 @@ async fn action_token_is_valid_for_its_method_and_path() {
     assert_eq!(shop.ledger.runs().len(), 5);
 }
 
-#[tokio::test]
-async fn user_token_is_valid_for_its_user() {
-    let shop = Shop::on(Memory::new());
+async fn user_token_is_valid_for_its_user<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let url = shop.url();
     let token = token_of(url, "alice", "").await;
     for other in ["bob", "Alice", "alice2", "alic"] {
@@ -113,9 +125,8 @@ async fn user_token_is_valid_for_its_user() {
     assert_eq!(shop.ledger.runs(), ["/mine", "/mine/bound"]);
 }
 
-#[tokio::test]
-async fn address_token_is_valid_from_its_address() {
-    let shop = Shop::on(Memory::new());
+async fn address_token_is_valid_from_its_address<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let issue = async |action: &str, subject: Subject<'_>| {
         let bound = Binding::none().action(action).subject(subject);
         shop.guard.issue(Duration::from_secs(60), bound).await.unwrap().as_str().to_owned()
@@ -138,16 +149,15 @@ async fn address_token_is_valid_from_its_address() {
     assert_eq!(shop.ledger.runs(), ["/here", "/here"]);
 }
 
-#[tokio::test]
-async fn token_of_the_previous_secret_is_valid_until_it_expires() {
+async fn token_of_the_previous_secret_is_valid_until_it_expires<F: WebFramework>() {
     let clock = ManualClock::new();
     let store = Arc::new(Memory::with_clock((&clock).into()));
     let guard = || Guard::builder(store.clone()).clock((&clock).into());
     let (old, new) = (Secret::random(), Secret::random());
-    let before = Shop::with(guard().secret(old.clone()).build());
-    let prepared = Shop::with(guard().secret(old.clone()).secret_previous(new.clone()).build());
-    let swapped = Shop::with(guard().secret(new.clone()).secret_previous(old.clone()).build());
-    let after = Shop::with(guard().secret(new).build());
+    let before = F::shop_with(guard().secret(old.clone()).build());
+    let prepared = F::shop_with(guard().secret(old.clone()).secret_previous(new.clone()).build());
+    let swapped = F::shop_with(guard().secret(new.clone()).secret_previous(old.clone()).build());
+    let after = F::shop_with(guard().secret(new).build());
 
     // Neighbouring steps run side by side and accept each other's tokens.
     for (one, other) in [(&before, &prepared), (&prepared, &swapped), (&swapped, &after)] {
@@ -176,9 +186,8 @@ fn next(answer: &Answer) -> String {
     answer.headers[NEXT_TOKEN].to_str().expect("text").to_owned()
 }
 
-#[tokio::test]
-async fn next_token_works_once_and_leaves_others_alone() {
-    let shop = Shop::on(Memory::new());
+async fn next_token_works_once_and_leaves_others_alone<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let url = shop.url();
     let (earlier, first) = (token(url).await, token(url).await);
     let answer = send(submit(url, "/next", &first, "first")).await;
@@ -198,9 +207,8 @@ async fn next_token_works_once_and_leaves_others_alone() {
     assert_eq!((shop.ledger.count("first"), shop.ledger.count("chain"), shop.ledger.count("/orders")), (1, 5, 3));
 }
 
-#[tokio::test]
-async fn next_token_is_issued_only_when_one_was_used() {
-    let shop = Shop::on(Memory::new());
+async fn next_token_is_issued_only_when_one_was_used<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let url = shop.url();
     let token = token(url).await;
     for status in ["422", "400", "503"] {
@@ -220,18 +228,10 @@ async fn next_token_is_issued_only_when_one_was_used() {
     }
 }
 
-#[tokio::test]
-async fn next_token_is_bound_like_the_previous_one() {
+async fn next_token_is_bound_like_the_previous_one<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let (protected, data) = (guard.clone(), web::Data::new(ledger.clone()));
-    let served = TestServer::run(move |listener| {
-        let server = HttpServer::new(move || {
-            let user = SubjectFrom::resolver(|request| shop::header(request, USER).map(str::to_owned));
-            let orders = web::resource("/orders/{id}").wrap(Protect::token(&protected, user).next_token());
-            App::new().app_data(data.clone()).service(orders.route(web::post().to(shop::order)))
-        });
-        Ok(server.workers(1).disable_signals().listen(listener)?.run())
-    });
+    let protect = Protect::<F, _>::token(&guard, user::<F>()).next_token();
+    let served = F::serve(&ledger, Routes::new().post("/orders/{id}", protect, Handler::of_body(shop_handlers::order)));
     let (url, alice) = (served.url.as_str(), Subject::named("alice"));
     let follow = async |bound: Binding<'_>| {
         let first = guard.issue(Duration::from_secs(60), bound).await.unwrap();
@@ -257,6 +257,7 @@ async fn next_token_is_bound_like_the_previous_one() {
     assert_eq!(ledger.runs().len(), 8);
 }
 
+/// `HasToken` is a guard of actix-web's router.
 #[tokio::test]
 async fn presented_token_route_matches_valid_tokens_without_using_them() {
     let clock = ManualClock::new();

@@ -7,12 +7,19 @@ use onceward::store::Memory;
 use onceward::{Binding, Guard, Intent, Policy, Subject, Verdict};
 use onceward_tests::client::{Answer, http, token};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::peer::Peer;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::ORDER;
+use onceward_tests::web_framework::WebFramework;
 use tokio::task::JoinSet;
 
 use crate::PEER;
+
+on_every_framework! {
+    two_processes_on_one_redis_accept_each_token_once (threads),
+    one_process_on_memory_accepts_each_token_once_over_http (threads),
+}
 
 const RACERS: usize = 32;
 /// Number of tokens that are raced for concurrently.
@@ -54,21 +61,19 @@ pub(crate) async fn race(urls: &[String], ledger: &Ledger, tokens: usize) -> Res
     if runs == expected { Ok(()) } else { Err(format!("{} effects of {tokens} tokens", runs.len())) }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_on_one_redis_accept_each_token_once() {
+async fn two_processes_on_one_redis_accept_each_token_once<F: WebFramework>() {
     let tokens = tokens(200);
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
-    let peers = [(); 2].map(|()| Peer::start(PEER, "onceward", &redis.url(), &ledger));
+    let peers = [(); 2].map(|()| Peer::start(PEER, &F::peer("onceward"), &redis.url(), &ledger));
     let urls = peers.each_ref().map(|peer| peer.url.clone());
     race(&urls, &ledger, tokens).await.unwrap();
     println!("{tokens} tokens, {RACERS} racers each, two processes on one Redis: {tokens} accepted");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_process_on_memory_accepts_each_token_once_over_http() {
+async fn one_process_on_memory_accepts_each_token_once_over_http<F: WebFramework>() {
     let tokens = tokens(100);
     let ledger = Ledger::new();
-    let peer = Peer::start(PEER, "onceward", "memory:", &ledger);
+    let peer = Peer::start(PEER, &F::peer("onceward"), "memory:", &ledger);
     race(std::slice::from_ref(&peer.url), &ledger, tokens).await.unwrap();
     println!("{tokens} tokens, {RACERS} racers each, over HTTP on memory: {tokens} accepted");
 }

@@ -3,27 +3,57 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use actix_web::web;
-use onceward::actix::protect::RememberedPolicy;
-use onceward::actix::{Protect, SubjectFrom};
+use onceward::http::protect::RememberedPolicy;
+use onceward::http::{Protect, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{
-    Attempt, Binding, Guard, Intent, KeyRules, ManualClock, Policy, Reply, Settled, Subject, TokenRules, Verdict,
+    Attempt, Binding, Effect, Guard, Intent, KeyRules, ManualClock, Policy, Reply, Settled, Subject, TokenRules,
+    Verdict,
 };
 use onceward_api::header::{LOOK, TOKEN};
 use onceward_api::{Code, Retry};
 use onceward_tests::client::{Answer, MULTIPART, URLENCODED, at_last, http, multipart, send, submit, token};
-use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN, purchase, serve};
+use onceward_tests::handler::Handler;
+use onceward_tests::key_routes::{BRIEF, LEASE, Pair, SIZE, THEN};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::{outlast, until};
 use onceward_tests::redis_server::{Monitor, RedisServer};
-use onceward_tests::shop::{ORDER, STATUS, Shop, TAKES, TestServer, USER, panics};
+use onceward_tests::routes::Routes;
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, USER, user};
+use onceward_tests::shop_handlers::{panics, purchase};
+use onceward_tests::web_framework::WebFramework;
 use reqwest::RequestBuilder;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::PEER;
+
+on_every_framework! {
+    second_click_gets_the_first_response,
+    second_click_on_a_form_gets_the_first_response,
+    second_click_on_an_upload_ignores_the_boundary,
+    same_token_with_other_content_gets_no_replay,
+    late_retry_of_an_expired_token_is_replayed,
+    lookup_with_an_expired_token_finds_the_first_response,
+    remembered_response_is_only_for_its_sender,
+    rejected_form_releases_the_token_for_a_correction,
+    unknown_outcome_is_never_run_again,
+    remembered_token_is_released_for_its_remaining_ttl,
+    attempt_and_remembered_token_do_not_mix,
+    forgotten_token_is_used_or_expired_and_never_runs,
+    panicking_handler_leaves_an_unknown_outcome,
+    oversized_response_is_reported_and_never_rerun,
+    oversized_body_is_rejected_and_uses_no_token,
+    uncompared_body_never_receives_a_compared_response,
+    killed_process_leaves_an_unknown_outcome (threads),
+    process_frozen_beyond_the_lease_leaves_one_effect (threads),
+    two_hundred_waiting_clicks_receive_one_response (threads),
+    two_hundred_clicks_without_waiting_have_one_effect (threads),
+    remembered_run_is_two_commands_and_a_replay_one,
+    claim_survives_its_token_on_another_route (threads),
+}
 
 const LONG: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(60);
@@ -39,24 +69,25 @@ struct Bed {
 
 impl Bed {
     /// Serves a route where a duplicate does not wait.
-    fn remembering(retain: Duration) -> Self {
-        Self::with(KeyRules::retryable().retain(retain), |protect| protect.wait(Duration::ZERO))
+    fn remembering<F: WebFramework>(retain: Duration) -> Self {
+        Self::with::<F>(KeyRules::retryable().retain(retain), |protect| protect.wait(Duration::ZERO))
     }
 
-    fn with(rules: KeyRules, change: impl Fn(Protect<RememberedPolicy>) -> Protect<RememberedPolicy>) -> Self {
+    fn with<F: WebFramework>(
+        rules: KeyRules,
+        change: impl Fn(Protect<F, RememberedPolicy>) -> Protect<F, RememberedPolicy>,
+    ) -> Self {
         let (clock, ledger) = (ManualClock::new(), Ledger::new());
         let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
-        let plain = Protect::token(&guard, SubjectFrom::anonymous());
-        let protect = change(plain.clone().remember_by(rules)).into_any();
-        let plain = plain.into_any();
-        let served = serve(&ledger, move |config| {
-            let on = |path: &str, protect: &Protect| web::resource(path.to_owned()).wrap(protect.clone());
-            config
-                .service(on("/it", &protect).route(web::route().to(purchase)))
-                .service(on("/other", &protect).route(web::route().to(purchase)))
-                .service(on("/plain", &plain).route(web::route().to(purchase)))
-                .service(on("/panic", &protect).route(web::route().to(panics)));
-        });
+        let plain = Protect::<F, _>::token(&guard, SubjectFrom::anonymous());
+        let protect = change(plain.clone().remember_by(rules));
+        let purchase = || Handler::of_body(purchase);
+        let routes = Routes::new()
+            .any("/it", protect.clone(), purchase())
+            .any("/other", protect.clone(), purchase())
+            .any("/plain", plain, purchase())
+            .any("/panic", protect, Handler::of_head(panics));
+        let served = F::serve(&ledger, routes);
         Self { clock, guard, served, ledger }
     }
 
@@ -92,9 +123,8 @@ fn is_first_again(first: &Answer, second: &Answer) {
     assert!(!first.headers.contains_key("idempotent-replayed"));
 }
 
-#[tokio::test]
-async fn second_click_gets_the_first_response() {
-    let bed = Bed::remembering(HOUR);
+async fn second_click_gets_the_first_response<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
     for status in [200, 201, 303] {
         let token = bed.token().await;
         let click = || bed.post(&token, "/it").header(STATUS, status).body("tea");
@@ -106,9 +136,8 @@ async fn second_click_gets_the_first_response() {
     assert_eq!(bed.ledger.runs().len(), 3);
 }
 
-#[tokio::test]
-async fn second_click_on_a_form_gets_the_first_response() {
-    let bed = Bed::remembering(HOUR);
+async fn second_click_on_a_form_gets_the_first_response<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
     let form = |token: &str, fields: &str| {
         let body = format!("_onceward={token}&{fields}");
         post(&bed.served.url, "/it").header("content-type", URLENCODED).header(STATUS, 303).body(body)
@@ -125,9 +154,8 @@ async fn second_click_on_a_form_gets_the_first_response() {
     assert_eq!(bed.ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn second_click_on_an_upload_ignores_the_boundary() {
-    let bed = Bed::remembering(HOUR);
+async fn second_click_on_an_upload_ignores_the_boundary<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
     let token = bed.token().await;
     let parts = |file: &'static [u8]| multipart(&[("_onceward", token.as_bytes()), ("item", b"tea"), ("file", file)]);
     let form = |body: Vec<u8>, kind: &str| post(&bed.served.url, "/it").header("content-type", kind).body(body);
@@ -141,9 +169,8 @@ async fn second_click_on_an_upload_ignores_the_boundary() {
     assert_eq!(bed.ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn same_token_with_other_content_gets_no_replay() {
-    let bed = Bed::remembering(HOUR);
+async fn same_token_with_other_content_gets_no_replay<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
     let token = bed.token().await;
     let is_told = |other: &Answer| {
         assert_eq!((other.said().as_str(), other.problem().retry), ("409 token_used", Retry::No));
@@ -170,9 +197,8 @@ async fn same_token_with_other_content_gets_no_replay() {
     assert_eq!(bed.ledger.count("order"), 1);
 }
 
-#[tokio::test]
-async fn late_retry_of_an_expired_token_is_replayed() {
-    let bed = Bed::remembering(HOUR);
+async fn late_retry_of_an_expired_token_is_replayed<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
     let (used, unused) = (bed.token().await, bed.token().await);
     let first = bed.say(&used, "/it", "tea").await;
     bed.clock.advance(TTL);
@@ -183,9 +209,8 @@ async fn late_retry_of_an_expired_token_is_replayed() {
     assert_eq!(bed.ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn lookup_with_an_expired_token_finds_the_first_response() {
-    let bed = Bed::remembering(HOUR);
+async fn lookup_with_an_expired_token_finds_the_first_response<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
     let (used, unused) = (bed.token().await, bed.token().await);
     let look = async |token: &str| send(bed.post(token, "/it").header(LOOK, "true")).await;
     assert_eq!(look(&used).await.said(), "404 not_found");
@@ -198,19 +223,15 @@ async fn lookup_with_an_expired_token_finds_the_first_response() {
 }
 
 /// Any subject may send an unbound token, but only the first sender receives its response.
-#[tokio::test]
-async fn remembered_response_is_only_for_its_sender() {
+async fn remembered_response_is_only_for_its_sender<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let user = || SubjectFrom::resolver(|request| Some(request.headers().get(USER)?.to_str().ok()?.to_owned()));
-    let remember = Protect::token(&guard, user()).remember(HOUR);
-    let (remember, waiting) = (remember.clone().wait(Duration::ZERO).into_any(), remember.wait(LONG).into_any());
-    let plain = Protect::token(&guard, user()).into_any();
-    let served = serve(&ledger, move |config| {
-        let on = |path: &str, protect: &Protect| {
-            web::resource(path.to_owned()).wrap(protect.clone()).route(web::post().to(purchase))
-        };
-        config.service(on("/it", &remember)).service(on("/waiting", &waiting)).service(on("/plain", &plain));
-    });
+    let token = || Protect::<F, _>::token(&guard, user::<F>());
+    let (remember, purchase) = (|| token().remember(HOUR), || Handler::of_body(purchase));
+    let routes = Routes::new()
+        .post("/it", remember().wait(Duration::ZERO), purchase())
+        .post("/waiting", remember().wait(LONG), purchase())
+        .post("/plain", token(), purchase());
+    let served = F::serve(&ledger, routes);
     let ask = |token: &str, path: &str, user: &str| {
         post(&served.url, path).header(TOKEN, token).header(USER, user).header(ORDER, "order").body("tea")
     };
@@ -263,10 +284,11 @@ async fn remembered_token_without_fingerprint_compares_subject_and_action() {
     }
 }
 
-#[tokio::test]
-async fn rejected_form_releases_the_token_for_a_correction() {
-    let bed = Bed::remembering(HOUR);
-    for status in [400, 401, 403, 404, 408, 409, 422, 429, 500, 501, 503] {
+async fn rejected_form_releases_the_token_for_a_correction<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
+    let timeout = Some(408).filter(|_| F::UNMARKED_TIMEOUT == Effect::NotApplied);
+    let rejected: Vec<_> = [400, 401, 403, 404, 409, 422, 429, 500, 501, 503].into_iter().chain(timeout).collect();
+    for &status in &rejected {
         let token = bed.token().await;
         for _ in 0..2 {
             let mistaken = send(bed.post(&token, "/it").header(STATUS, status).body("te")).await;
@@ -277,13 +299,14 @@ async fn rejected_form_releases_the_token_for_a_correction() {
         is_first_again(&corrected, &bed.say(&token, "/it", "tea").await);
         assert_eq!(bed.say(&token, "/it", "te").await.said(), "409 token_used", "the mistake was not accepted");
     }
-    assert_eq!(bed.ledger.count("order"), 33);
+    assert_eq!(bed.ledger.count("order"), 3 * rejected.len());
 }
 
-#[tokio::test]
-async fn unknown_outcome_is_never_run_again() {
-    let bed = Bed::remembering(HOUR);
-    for status in [502, 504, 599] {
+async fn unknown_outcome_is_never_run_again<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
+    let timeout = Some(408).filter(|_| F::UNMARKED_TIMEOUT == Effect::Unknown);
+    let unknown: Vec<_> = [502, 504, 599].into_iter().chain(timeout).collect();
+    for &status in &unknown {
         let token = bed.token().await;
         let ask = || send(bed.post(&token, "/it").header(STATUS, status).body("tea"));
         assert_eq!(ask().await.said(), format!("{status} unknown"));
@@ -293,12 +316,11 @@ async fn unknown_outcome_is_never_run_again() {
         assert_eq!(ask().await.said(), "409 outcome_unknown", "the lease has expired");
         assert_eq!(bed.say(&token, "/it", "coffee").await.said(), "409 token_used");
     }
-    assert_eq!(bed.ledger.runs().len(), 3);
+    assert_eq!(bed.ledger.runs().len(), unknown.len());
 }
 
-#[tokio::test]
-async fn remembered_token_is_released_for_its_remaining_ttl() {
-    let bed = Bed::remembering(HOUR);
+async fn remembered_token_is_released_for_its_remaining_ttl<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
     let policy = Policy::Token(TokenRules::new().remember(HOUR));
     for (age, said, then) in [(59_000, Settled::Released, "issued"), (59_001, Settled::Final, "gone")] {
         let token = bed.guard.issue(TTL, Binding::none()).await.unwrap();
@@ -315,9 +337,8 @@ async fn remembered_token_is_released_for_its_remaining_ttl() {
     }
 }
 
-#[tokio::test]
-async fn attempt_and_remembered_token_do_not_mix() {
-    let bed = Bed::remembering(HOUR);
+async fn attempt_and_remembered_token_do_not_mix<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(HOUR);
     let (remembered, plain) = (Policy::Token(TokenRules::new().remember(HOUR)), Policy::token());
     let attempt = Attempt::new("an-attempt").unwrap();
     let one = bed.guard.issue(TTL, Binding::none()).await.unwrap();
@@ -335,9 +356,8 @@ async fn attempt_and_remembered_token_do_not_mix() {
     is_first_again(&first, &bed.say(&token, "/it", "tea").await);
 }
 
-#[tokio::test]
-async fn forgotten_token_is_used_or_expired_and_never_runs() {
-    let bed = Bed::remembering(Duration::from_secs(20));
+async fn forgotten_token_is_used_or_expired_and_never_runs<F: WebFramework>() {
+    let bed = Bed::remembering::<F>(Duration::from_secs(20));
     let (happened, unknown) = (bed.token().await, bed.token().await);
     bed.say(&happened, "/it", "tea").await;
     assert_eq!(send(bed.post(&unknown, "/it").header(STATUS, 504)).await.said(), "504 unknown");
@@ -351,9 +371,8 @@ async fn forgotten_token_is_used_or_expired_and_never_runs() {
     assert_eq!(bed.ledger.runs().len(), 2);
 }
 
-#[tokio::test]
-async fn panicking_handler_leaves_an_unknown_outcome() {
-    let shop = Shop::on(Memory::new());
+async fn panicking_handler_leaves_an_unknown_outcome<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let token = token(shop.url()).await;
     let ask = || send(submit(shop.url(), "/remembered/panic", &token, "panic"));
     assert_eq!(ask().await.said(), "500 internal");
@@ -368,18 +387,16 @@ async fn panicking_handler_leaves_an_unknown_outcome() {
     assert_eq!(shop.ledger.count("panic"), 1);
 }
 
-#[tokio::test]
-async fn oversized_response_is_reported_and_never_rerun() {
-    let bed = Bed::with(KeyRules::retryable().reply_limit(1_000), |protect| protect);
+async fn oversized_response_is_reported_and_never_rerun<F: WebFramework>() {
+    let bed = Bed::with::<F>(KeyRules::retryable().reply_limit(1_000), |protect| protect);
     let token = bed.token().await;
     let ask = || send(bed.post(&token, "/it").header(SIZE, 2_000));
     assert_eq!((ask().await.said(), ask().await.said()), ("200 executed".into(), "409 reply_not_kept".into()));
     assert_eq!(bed.ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn oversized_body_is_rejected_and_uses_no_token() {
-    let bed = Bed::with(KeyRules::retryable(), |protect| protect.body_limit(1_000));
+async fn oversized_body_is_rejected_and_uses_no_token<F: WebFramework>() {
+    let bed = Bed::with::<F>(KeyRules::retryable(), |protect| protect.body_limit(1_000));
     let token = bed.token().await;
     let large = send(bed.post(&token, "/it").body(vec![b'x'; 2_000])).await;
     assert_eq!(large.said(), "413 body_too_large");
@@ -387,9 +404,8 @@ async fn oversized_body_is_rejected_and_uses_no_token() {
     assert_eq!(bed.ledger.runs().len(), 1);
 }
 
-#[tokio::test]
-async fn uncompared_body_never_receives_a_compared_response() {
-    let bed = Bed::with(KeyRules::retryable(), |protect| protect.body_limit(1_000).skip_large_bodies());
+async fn uncompared_body_never_receives_a_compared_response<F: WebFramework>() {
+    let bed = Bed::with::<F>(KeyRules::retryable(), |protect| protect.body_limit(1_000).skip_large_bodies());
     let large = async |token: &str, path: &str| send(bed.post(token, path).body(vec![b'x'; 2_000])).await;
     let token = bed.token().await;
     let first = large(&token, "/it").await;
@@ -415,9 +431,8 @@ async fn until_unknown(ask: impl AsyncFn() -> Answer) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_process_leaves_an_unknown_outcome() {
-    let mut pair = Pair::start(PEER, "onceward").await;
+async fn killed_process_leaves_an_unknown_outcome<F: WebFramework>() {
+    let mut pair = Pair::start(PEER, &F::peer("onceward")).await;
     let path = "/remembered/orders";
     let (before, after) = (token(pair.one()).await, token(pair.one()).await);
     // At the kill, one has taken effect and the other has not.
@@ -444,9 +459,8 @@ async fn killed_process_leaves_an_unknown_outcome() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn process_frozen_beyond_the_lease_leaves_one_effect() {
-    let pair = Pair::start(PEER, "onceward").await;
+async fn process_frozen_beyond_the_lease_leaves_one_effect<F: WebFramework>() {
+    let pair = Pair::start(PEER, &F::peer("onceward")).await;
     let (path, token) = ("/remembered/brief", token(pair.one()).await);
     let first = tokio::spawn(send(submit(pair.one(), path, &token, "effect").header(TAKES, 200)));
     pair.begun(1).await;
@@ -474,9 +488,8 @@ async fn race(pair: &Pair, path: &str, token: &str) -> Vec<Answer> {
     racers.join_all().await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_waiting_clicks_receive_one_response() {
-    let pair = Pair::start(PEER, "onceward").await;
+async fn two_hundred_waiting_clicks_receive_one_response<F: WebFramework>() {
+    let pair = Pair::start(PEER, &F::peer("onceward")).await;
     let token = token(pair.one()).await;
     let answers = race(&pair, "/remembered/waiting", &token).await;
     assert_eq!(pair.ledger.count(&token), 1);
@@ -487,9 +500,8 @@ async fn two_hundred_waiting_clicks_receive_one_response() {
     println!("{RACERS} submissions of one remembered token on two processes: one effect, {RACERS} identical responses");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_clicks_without_waiting_have_one_effect() {
-    let pair = Pair::start(PEER, "onceward").await;
+async fn two_hundred_clicks_without_waiting_have_one_effect<F: WebFramework>() {
+    let pair = Pair::start(PEER, &F::peer("onceward")).await;
     let token = token(pair.one()).await;
     let answers = race(&pair, "/remembered/orders", &token).await;
     let told = |outcome: &str| answers.iter().filter(|answer| answer.outcome == outcome).count();
@@ -507,10 +519,9 @@ pub(crate) fn sent(monitor: &Monitor) -> Vec<String> {
     monitor.commands().iter().filter(|command| !command.contains(":secret:")).map(name).collect()
 }
 
-#[tokio::test]
-async fn remembered_run_is_two_commands_and_a_replay_one() {
+async fn remembered_run_is_two_commands_and_a_replay_one<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
+    let shop = F::shop(Redis::open(&redis.url()).unwrap().timeout(Duration::from_secs(5)));
     let path = "/remembered/orders";
     let guard = &shop.guard;
     let issue = async |ttl| guard.issue(ttl, Binding::none()).await.unwrap().as_str().to_owned();
@@ -560,9 +571,8 @@ async fn remembered_run_is_two_commands_and_a_replay_one() {
 }
 
 /// While a handler runs for several leases, its token is sent constantly to a route that does not remember.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claim_survives_its_token_on_another_route() {
-    let pair = Pair::start(PEER, "onceward").await;
+async fn claim_survives_its_token_on_another_route<F: WebFramework>() {
+    let pair = Pair::start(PEER, &F::peer("onceward")).await;
     let (path, token) = ("/remembered/brief", token(pair.one()).await);
     let first = tokio::spawn(send(submit(pair.one(), path, &token, "effect").header(TAKES, 1_500)));
     pair.begun(1).await;

@@ -4,17 +4,28 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use onceward::actix::{Protect, SubjectFrom};
+use onceward::http::{Protect, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard};
 use onceward_tests::client::{Answer, at_last, http, send, submit, token};
 use onceward_tests::key_routes::{Pair, serve_one};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer};
+use onceward_tests::web_framework::WebFramework;
 
 use crate::PEER;
+
+on_every_framework! {
+    concurrent_clicks_run_once_and_get_the_first_response (threads),
+    clicks_in_two_processes_get_the_first_response (threads),
+    one_waiter_elsewhere_runs_after_a_rejected_first_run (threads),
+    unknown_outcome_is_not_decided_again,
+    waiting_can_be_turned_off,
+    one_waiter_runs_after_a_rejected_first_run (threads),
+}
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 const LONG: Duration = Duration::from_secs(10);
@@ -28,9 +39,9 @@ struct Bed {
 }
 
 impl Bed {
-    fn on(guard: Guard) -> Self {
+    fn on<F: WebFramework>(guard: Guard) -> Self {
         let ledger = Ledger::new();
-        let protect = Protect::token(&guard, SubjectFrom::anonymous()).remember(TEN_MINUTES);
+        let protect = Protect::<F, _>::token(&guard, SubjectFrom::anonymous()).remember(TEN_MINUTES);
         Self { served: serve_one(&ledger, protect), guard, ledger }
     }
 
@@ -54,12 +65,11 @@ fn counted(answers: &[Answer]) -> BTreeMap<String, usize> {
     })
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrent_clicks_run_once_and_get_the_first_response() {
+async fn concurrent_clicks_run_once_and_get_the_first_response<F: WebFramework>() {
     let redis = RedisServer::start();
     let on_redis = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LONG));
     for guard in [Guard::new(Memory::new()), on_redis] {
-        let bed = Bed::on(guard);
+        let bed = Bed::on::<F>(guard);
         let answers = bed.click(CLICKS, 201).await;
         let expected = BTreeMap::from([("201 executed".to_owned(), 1), ("201 replayed".to_owned(), CLICKS - 1)]);
         assert_eq!(counted(&answers), expected);
@@ -69,9 +79,8 @@ async fn concurrent_clicks_run_once_and_get_the_first_response() {
 }
 
 /// One token may use a quarter of the seats, by default more than 200.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clicks_in_two_processes_get_the_first_response() {
-    let pair = Pair::start(PEER, "patient").await;
+async fn clicks_in_two_processes_get_the_first_response<F: WebFramework>() {
+    let pair = Pair::start(PEER, &F::peer("patient")).await;
     let token = token(pair.one()).await;
     let clicks = join_all((0..CLICKS).map(|click| {
         let url = [pair.one(), pair.other()][click % 2];
@@ -84,9 +93,8 @@ async fn clicks_in_two_processes_get_the_first_response() {
 }
 
 /// The token is valid again, and every process sees it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_waiter_elsewhere_runs_after_a_rejected_first_run() {
-    let pair = Pair::start(PEER, "patient").await;
+async fn one_waiter_elsewhere_runs_after_a_rejected_first_run<F: WebFramework>() {
+    let pair = Pair::start(PEER, &F::peer("patient")).await;
     let token = token(pair.one()).await;
     let click = |url: &str, status: u16, order: &str| {
         let click = submit(url, "/remembered/default", &token, order).header(TAKES, 500).header(STATUS, status);
@@ -102,9 +110,8 @@ async fn one_waiter_elsewhere_runs_after_a_rejected_first_run() {
     assert_eq!((pair.ledger.count("rejected"), pair.ledger.count("second")), (1, 1));
 }
 
-#[tokio::test]
-async fn unknown_outcome_is_not_decided_again() {
-    let bed = Bed::on(Guard::new(Memory::new()));
+async fn unknown_outcome_is_not_decided_again<F: WebFramework>() {
+    let bed = Bed::on::<F>(Guard::new(Memory::new()));
     let answers = bed.click(20, 504).await;
     let (ran, waited): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer.status == 504);
     assert_eq!(ran.len(), 1);
@@ -112,10 +119,9 @@ async fn unknown_outcome_is_not_decided_again() {
     assert_eq!(bed.ledger.count("order"), 1);
 }
 
-#[tokio::test]
-async fn waiting_can_be_turned_off() {
+async fn waiting_can_be_turned_off<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let remember = Protect::token(&guard, SubjectFrom::anonymous()).remember(TEN_MINUTES);
+    let remember = Protect::<F, _>::token(&guard, SubjectFrom::anonymous()).remember(TEN_MINUTES);
     assert!(format!("{remember:?}").contains("wait: Some(10s)"), "{remember:?}");
     let bed = Bed { served: serve_one(&ledger, remember.wait(Duration::ZERO)), guard, ledger };
     let answers = bed.click(20, 201).await;
@@ -124,12 +130,11 @@ async fn waiting_can_be_turned_off() {
 }
 
 /// The handler rejects the first click, so nothing was applied.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_waiter_runs_after_a_rejected_first_run() {
+async fn one_waiter_runs_after_a_rejected_first_run<F: WebFramework>() {
     let redis = RedisServer::start();
     let on_redis = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LONG));
     for guard in [Guard::new(Memory::new()), on_redis] {
-        let bed = Bed::on(guard);
+        let bed = Bed::on::<F>(guard);
         let token = bed.guard.issue(TEN_MINUTES, Binding::none()).await.unwrap();
         let click = |status: u16, order: &str| {
             let click = http().post(format!("{}/it", bed.served.url)).header("onceward-token", token.as_str());

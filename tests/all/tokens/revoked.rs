@@ -7,16 +7,23 @@ use onceward::actix::{Protect, SubjectFrom};
 use onceward::store::{Memory, Redis, Sql};
 use onceward::{Binding, Guard, Revocation};
 use onceward_api::Retry;
+use onceward_tests::actix_handlers;
 use onceward_tests::client::{Answer, http, order, send, submit, token};
 use onceward_tests::command_output::{parsed, said};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, smooth};
 use onceward_tests::key_routes::serve;
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::service_calls::post;
-use onceward_tests::shop::{self, Shop};
+use onceward_tests::web_framework::WebFramework;
 use serde_json::{Value, json};
+
+on_every_framework! {
+    revoked_token_is_rejected_on_every_store_and_route,
+    token_is_revoked_on_a_full_redis_too,
+}
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Store timeout for a busy machine.
@@ -32,8 +39,8 @@ fn assert_revoked(answer: &Answer) {
 }
 
 /// Asserts the rejection on every route, with and without a lookup.
-async fn assert_is_rejected(guard: Guard) {
-    let shop = Shop::with(guard.clone());
+async fn assert_is_rejected<F: WebFramework>(guard: Guard) {
+    let shop = F::shop_with(guard.clone());
     let url = shop.url();
     let token = guard.issue(MINUTE, Binding::none()).await.unwrap();
     assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Now);
@@ -54,15 +61,14 @@ async fn assert_is_rejected(guard: Guard) {
     assert_eq!(shop.ledger.runs(), ["used"]);
 }
 
-#[tokio::test]
-async fn revoked_token_is_rejected_on_every_store_and_route() {
-    assert_is_rejected(Guard::new(Memory::new())).await;
+async fn revoked_token_is_rejected_on_every_store_and_route<F: WebFramework>() {
+    assert_is_rejected::<F>(Guard::new(Memory::new())).await;
     let redis = RedisServer::start();
-    assert_is_rejected(Guard::new(Redis::open(&redis.url()).unwrap().timeout(LATE))).await;
+    assert_is_rejected::<F>(Guard::new(Redis::open(&redis.url()).unwrap().timeout(LATE))).await;
     let folder = tempfile::tempdir().unwrap();
     let address = format!("sqlite:{}", folder.path().join("store.db").display());
     Sql::migrate(&address).await.unwrap();
-    assert_is_rejected(Guard::new(Sql::open_within(&address, LATE).await.unwrap())).await;
+    assert_is_rejected::<F>(Guard::new(Sql::open_within(&address, LATE).await.unwrap())).await;
 }
 
 /// Revokes with the command line and redeems at the service.
@@ -116,7 +122,7 @@ async fn sdk_does_not_replace_a_revoked_token() {
         config
             .app_data(web::Data::new(guard.clone()))
             .route("/token", web::post().to(issue_revoked))
-            .service(web::resource("/orders").wrap(protect).route(web::post().to(shop::order)));
+            .service(web::resource("/orders").wrap(protect).route(web::post().to(actix_handlers::order)));
     });
     let way = FaultyHttpProxy::to(&served.url, smooth).await;
     let ended = onceward_tests::sdk_client::client().post(format!("{}/orders", way.url)).send().await;
@@ -127,8 +133,7 @@ async fn sdk_does_not_replace_a_revoked_token() {
 }
 
 /// A full Redis cannot store the mark of a revocation, and the token is still revoked.
-#[tokio::test]
-async fn token_is_revoked_on_a_full_redis_too() {
+async fn token_is_revoked_on_a_full_redis_too<F: WebFramework>() {
     let redis = RedisServer::start();
     let guard = Guard::new(Redis::open(&redis.url()).unwrap().timeout(LATE));
     let [token, other] = [(); 2].map(|()| guard.issue(MINUTE, Binding::none()));
@@ -136,7 +141,7 @@ async fn token_is_revoked_on_a_full_redis_too() {
     redis.ask::<()>("CONFIG SET maxmemory 1");
     assert_eq!(guard.revoke(token.as_str()).await.unwrap(), Revocation::Now);
     redis.ask::<()>("CONFIG SET maxmemory 0");
-    let shop = Shop::with(guard.clone());
+    let shop = F::shop_with(guard.clone());
     assert_eq!(order(shop.url(), token.as_str(), "full").await.said(), "410 token_revoked");
     assert_eq!(order(shop.url(), other.as_str(), "other").await.said(), "200 executed");
 }

@@ -3,6 +3,7 @@
 //! `KIND` is the name of a flaw, or one of:
 //! - `onceward`: the shop with a drain limit of 30 s; `impatient`: with one of 300 ms; `undrained`: without a graceful shutdown
 //! - `patient`: like `onceward`, with a store timeout of 1 s
+//! - `axum`, `axum-impatient`, `axum-undrained`, `axum-patient`: the same on axum; `axum-undrained` with axum's own graceful shutdown
 //! - `inside`: builds a guard on a memory store inside the closure of `HttpServer::new`
 //! - `consumer`: takes messages from a queue
 //! - `payer`: makes one payment, named by `LEDGER`
@@ -12,24 +13,35 @@
 //! free port. `-` stands for an argument that is not given.
 
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
 use actix_web::{App, HttpServer};
 use onceward::store::{Memory, Redis, Sql};
 use onceward::{Guard, GuardBuilder, Secret, WeakSecret};
+use onceward_tests::axum_framework::router;
 use onceward_tests::consumer::Consumer;
 use onceward_tests::flawed::{Flaw, FlawedShop, KeyFlaw, NaiveKeyLayer, WallClockLayer};
 use onceward_tests::ledger::Ledger;
-use onceward_tests::shop::routes;
+use onceward_tests::shop::{actix_routes, routes};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Maximum time to open a SQLite file on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-#[actix_web::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+type Ended = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Ended {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|kind| kind.starts_with("axum")) {
+        return Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(run(arguments));
+    }
+    actix_web::rt::System::new().block_on(run(arguments))
+}
+
+async fn run(arguments: Vec<String>) -> Ended {
     let [kind, store, ledger, more @ ..] = arguments.as_slice() else {
         return Err("usage: peer KIND STORE LEDGER [LOG [SECRET PREVIOUS [ADDRESS]]]".into());
     };
@@ -76,7 +88,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if kind == "inside" {
         let server = HttpServer::new(move || {
             let guard = Guard::new(Memory::new());
-            App::new().configure(routes(&guard, &ledger))
+            App::new().configure(actix_routes(&guard, &ledger))
         });
         let server = server.workers(2).listen(listener)?;
         say(&url)?;
@@ -91,7 +103,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let builder = match store.as_str() {
         "memory:" => Guard::builder(Memory::new()),
         address if address.starts_with("sqlite:") => Guard::builder(Sql::open_within(address, PATIENCE).await?),
-        address if kind == "patient" => Guard::builder(Redis::open(address)?.timeout(Duration::from_secs(1))),
+        address if kind.ends_with("patient") && !kind.ends_with("impatient") => {
+            Guard::builder(Redis::open(address)?.timeout(Duration::from_secs(1)))
+        }
         address => Guard::builder(Redis::open(address)?),
     };
     let builder = signing(builder, given(1), given(2))?;
@@ -100,14 +114,38 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         say(consumer.queue())?;
         return Ok(consumer.run().await?);
     }
-    let limit = if kind == "impatient" { Duration::from_millis(300) } else { Duration::from_secs(30) };
+    let limit = if kind.ends_with("impatient") { Duration::from_millis(300) } else { Duration::from_secs(30) };
     let guard = builder.drain_limit(limit).waiters(2_000).build();
-    let routes = routes(&guard, &ledger);
+    if kind.starts_with("axum") {
+        return serve_axum(kind, listener, &guard, &ledger, &url).await;
+    }
+    let routes = actix_routes(&guard, &ledger);
     let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
     say(&url)?;
     match kind.as_str() {
         "onceward" | "impatient" | "patient" => Ok(onceward::actix::serve(server, &guard).await?),
         "undrained" => Ok(server.run().await?),
+        other => Err(format!("unknown kind of peer: {other}").into()),
+    }
+}
+
+/// Serves the shop on axum.
+async fn serve_axum(kind: &str, listener: TcpListener, guard: &Guard, ledger: &Ledger, url: &str) -> Ended {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let router = router(&routes(guard), ledger).into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum::serve(listener, router);
+    let (mut stop, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stopped = async move {
+        tokio::select! {
+            _ = stop.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    say(url)?;
+    match kind {
+        "axum" | "axum-impatient" | "axum-patient" => Ok(onceward::axum::serve(server, guard).await?),
+        "axum-undrained" => Ok(server.with_graceful_shutdown(stopped).await?),
         other => Err(format!("unknown kind of peer: {other}").into()),
     }
 }

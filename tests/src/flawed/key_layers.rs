@@ -13,10 +13,10 @@ use redis::{AsyncTypedCommands as _, RedisResult, Script};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::actix_handlers::{block, header, purchase};
 use crate::charging_app::charge;
-use crate::key_routes::{BRIEF, KEY, LEASE, purchase};
+use crate::key_routes::{BRIEF, KEY, LEASE};
 use crate::ledger::Ledger;
-use crate::shop::{block, header};
 
 /// The flaw of an idempotency layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

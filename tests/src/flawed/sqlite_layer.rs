@@ -7,9 +7,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use onceward_api::header::OUTCOME;
 use sqlx::SqlitePool;
 
-use crate::key_routes::{KEY, PATIENT, purchase};
+use crate::actix_handlers::{header, purchase};
+use crate::key_routes::{KEY, PATIENT};
 use crate::ledger::Ledger;
-use crate::shop::header;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS claims (name TEXT PRIMARY KEY, reply BLOB, until REAL NOT NULL)";
 const CLAIM: &str = "INSERT INTO claims AS old VALUES (?1, NULL, unixepoch('subsec') + ?2)

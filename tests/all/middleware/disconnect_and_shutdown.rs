@@ -7,14 +7,28 @@ use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard, Intent, Policy, Subject, Verdict};
 use onceward_tests::client::{http, order, send, submit, token};
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::peer::Peer;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{Shop, TAKES};
+use onceward_tests::shop::TAKES;
+use onceward_tests::web_framework::WebFramework;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::PEER;
+
+on_every_framework! {
+    handler_finishes_once_after_a_connection_reset,
+    connection_reset_leaves_one_effect_or_a_valid_token,
+    truncated_body_gives_the_token_back,
+    server_that_drops_handlers_at_shutdown_warns_once,
+    graceful_shutdown_waits_for_handlers_without_a_client,
+    graceful_shutdown_sends_pending_responses,
+    graceful_shutdown_ignores_idle_connections,
+    graceful_shutdown_ends_despite_a_missing_body,
+    second_signal_ends_the_process_immediately,
+}
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -43,10 +57,9 @@ fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-#[tokio::test]
-async fn handler_finishes_once_after_a_connection_reset() {
+async fn handler_finishes_once_after_a_connection_reset<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let shop = F::shop(Redis::open(&redis.url()).unwrap());
     let token = token(shop.url()).await;
     let client = begin(shop.url(), &slow_order(&token, "a", 200), "").await;
     until("it has begun", LONG, || async { shop.ledger.count("begun") == 1 }).await;
@@ -57,10 +70,9 @@ async fn handler_finishes_once_after_a_connection_reset() {
     assert_eq!(shop.ledger.count("a"), 1);
 }
 
-#[tokio::test]
-async fn connection_reset_leaves_one_effect_or_a_valid_token() {
+async fn connection_reset_leaves_one_effect_or_a_valid_token<F: WebFramework>() {
     let redis = RedisServer::start();
-    let shop = Shop::on(Redis::open(&redis.url()).unwrap());
+    let shop = F::shop(Redis::open(&redis.url()).unwrap());
     for number in 0..100_u64 {
         let (token, name) = (token(shop.url()).await, number.to_string());
         let client = begin(shop.url(), &slow_order(&token, &name, 5), "").await;
@@ -77,9 +89,8 @@ async fn connection_reset_leaves_one_effect_or_a_valid_token() {
     }
 }
 
-#[tokio::test]
-async fn truncated_body_gives_the_token_back() {
-    let shop = Shop::on(Memory::new());
+async fn truncated_body_gives_the_token_back<F: WebFramework>() {
+    let shop = F::shop(Memory::new());
     let token = token(shop.url()).await;
     let head = format!("Onceward-Token: {token}\r\nX-Order: a\r\nContent-Length: 1000\r\n");
     reset(begin(shop.url(), &head, "only this").await);
@@ -89,9 +100,9 @@ async fn truncated_body_gives_the_token_back() {
 }
 
 /// Sends SIGTERM while a handler of `takes` milliseconds runs whose client is gone. Returns the number of finished runs.
-async fn finished_at_shutdown(kind: &str, takes: u64) -> usize {
+async fn finished_at_shutdown<F: WebFramework>(kind: &str, takes: u64) -> usize {
     let ledger = Ledger::new();
-    let mut peer = Peer::start(PEER, kind, "memory:", &ledger);
+    let mut peer = Peer::start(PEER, &F::peer(kind), "memory:", &ledger);
     let token = token(&peer.url).await;
     let client = begin(&peer.url, &slow_order(&token, "a", takes), "").await;
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
@@ -108,9 +119,9 @@ async fn finished_at_shutdown(kind: &str, takes: u64) -> usize {
 }
 
 /// Returns the warnings of a process that is stopped while three handlers run, whose clients are gone or still connected.
-async fn warnings_at_stop(kind: &str, stop: fn(&Peer), are_gone: bool) -> Vec<String> {
+async fn warnings_at_stop<F: WebFramework>(kind: &str, stop: fn(&Peer), are_gone: bool) -> Vec<String> {
     let (ledger, log) = (Ledger::new(), tempfile::NamedTempFile::new().unwrap());
-    let mut peer = Peer::start_logging(PEER, kind, "memory:", &ledger, log.path());
+    let mut peer = Peer::start_logging(PEER, &F::peer(kind), "memory:", &ledger, log.path());
     let mut clients = Vec::new();
     for number in 0..3 {
         let token = token(&peer.url).await;
@@ -129,32 +140,29 @@ async fn warnings_at_stop(kind: &str, stop: fn(&Peer), are_gone: bool) -> Vec<St
     lines.lines().filter(is_warning).map(str::to_owned).collect()
 }
 
-#[tokio::test]
-async fn server_that_drops_handlers_at_shutdown_warns_once() {
+async fn server_that_drops_handlers_at_shutdown_warns_once<F: WebFramework>() {
     for (stop, are_gone) in [(Peer::terminate as fn(&Peer), true), (Peer::interrupt, true), (Peer::interrupt, false)] {
-        let warnings = warnings_at_stop("undrained", stop, are_gone).await;
+        let warnings = warnings_at_stop::<F>("undrained", stop, are_gone).await;
         let [warning] = &warnings[..] else { panic!("one warning: {warnings:?}") };
         assert!(warning.contains("WARN") && warning.contains("HttpServer::run"), "{warning}");
-        let none = warnings_at_stop("onceward", stop, are_gone).await;
+        let none = warnings_at_stop::<F>("onceward", stop, are_gone).await;
         assert!(none.is_empty(), "a graceful shutdown does not warn: {none:?}");
     }
 }
 
-#[tokio::test]
-async fn graceful_shutdown_waits_for_handlers_without_a_client() {
-    assert_eq!(finished_at_shutdown("onceward", 700).await, 1);
+async fn graceful_shutdown_waits_for_handlers_without_a_client<F: WebFramework>() {
+    assert_eq!(finished_at_shutdown::<F>("onceward", 700).await, 1);
     // Longer than a busy machine takes to end the process.
     assert_eq!(
-        finished_at_shutdown("undrained", 5000).await,
+        finished_at_shutdown::<F>("undrained", 5000).await,
         0,
         "without draining the handler is aborted: otherwise this test would prove nothing"
     );
 }
 
-#[tokio::test]
-async fn graceful_shutdown_sends_pending_responses() {
+async fn graceful_shutdown_sends_pending_responses<F: WebFramework>() {
     let ledger = Ledger::new();
-    let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);
+    let mut peer = Peer::start(PEER, &F::peer("onceward"), "memory:", &ledger);
     let token = token(&peer.url).await;
     let waiting = tokio::spawn(send(submit(&peer.url, "/orders", &token, "a").header(TAKES, "400")));
     until("it has begun", LONG, || async { ledger.count("begun") == 1 }).await;
@@ -166,10 +174,9 @@ async fn graceful_shutdown_sends_pending_responses() {
     assert_eq!(ledger.count("a"), 1);
 }
 
-#[tokio::test]
-async fn graceful_shutdown_ignores_idle_connections() {
+async fn graceful_shutdown_ignores_idle_connections<F: WebFramework>() {
     let ledger = Ledger::new();
-    let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);
+    let mut peer = Peer::start(PEER, &F::peer("onceward"), "memory:", &ledger);
     let token = token(&peer.url).await;
     let idle = http();
     let answer = idle.post(format!("{}/orders", peer.url)).header("onceward-token", &token).send().await.unwrap();
@@ -180,10 +187,9 @@ async fn graceful_shutdown_ignores_idle_connections() {
     drop(idle);
 }
 
-#[tokio::test]
-async fn graceful_shutdown_ends_despite_a_missing_body() {
+async fn graceful_shutdown_ends_despite_a_missing_body<F: WebFramework>() {
     let ledger = Ledger::new();
-    let mut peer = Peer::start(PEER, "impatient", "memory:", &ledger);
+    let mut peer = Peer::start(PEER, &F::peer("impatient"), "memory:", &ledger);
     let token = token(&peer.url).await;
     let head = format!("Onceward-Token: {token}\r\nX-Order: a\r\nContent-Length: 10\r\n");
     let client = begin_at(&peer.url, "/streamed", &head, "").await;
@@ -194,10 +200,9 @@ async fn graceful_shutdown_ends_despite_a_missing_body() {
     drop(client);
 }
 
-#[tokio::test]
-async fn second_signal_ends_the_process_immediately() {
+async fn second_signal_ends_the_process_immediately<F: WebFramework>() {
     let ledger = Ledger::new();
-    let mut peer = Peer::start(PEER, "onceward", "memory:", &ledger);
+    let mut peer = Peer::start(PEER, &F::peer("onceward"), "memory:", &ledger);
     let token = token(&peer.url).await;
     let waiting = submit(&peer.url, "/orders", &token, "a").header(TAKES, "60000");
     let waiting = tokio::spawn(async move { waiting.send().await });

@@ -2,52 +2,64 @@
 
 use std::time::Duration;
 
-use actix_web::web;
-use onceward::actix::{KeyFrom, Protect, SubjectFrom};
+use onceward::http::{KeySource as KeyFrom, Protect, SubjectSource as SubjectFrom};
 use onceward::store::Memory;
 use onceward::{Binding, Effect, Guard, Intent, IntervalRules, Key, KeyRules, Subject};
 use onceward_tests::client::{Answer, http, send};
-use onceward_tests::key_routes::{KEY, serve};
+use onceward_tests::handler::Handler;
+use onceward_tests::key_routes::KEY;
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::{outlast, until};
-use onceward_tests::shop::{ORDER, STATUS, TestServer, order, panics};
+use onceward_tests::routes::Routes;
+use onceward_tests::shop::{ORDER, STATUS, TestServer};
+use onceward_tests::shop_handlers::{order, panics};
+use onceward_tests::web_framework::WebFramework;
+
+on_every_framework! {
+    panic_behind_two_guards_leaves_the_outer_token_used,
+    replay_of_an_inner_guard_is_not_executed,
+    unknown_outcome_of_an_inner_guard_is_not_stored,
+}
 
 /// The key of an outer guard.
 const OUTER: &str = "x-outer";
 const MOMENT: Duration = Duration::from_millis(100);
 
-fn anyone() -> SubjectFrom {
+fn anyone<F: WebFramework>() -> SubjectFrom<F::Request> {
     SubjectFrom::anonymous()
 }
 
-fn token(guard: &Guard) -> Protect {
-    Protect::token(guard, anyone()).into_any()
+fn token<F: WebFramework>(guard: &Guard) -> Protect<F> {
+    Protect::<F, _>::token(guard, anyone::<F>()).into_any()
 }
 
-fn remembered(guard: &Guard) -> Protect {
-    Protect::token(guard, anyone()).remember(Duration::from_secs(600)).wait(Duration::ZERO).into_any()
+fn remembered<F: WebFramework>(guard: &Guard) -> Protect<F> {
+    Protect::<F, _>::token(guard, anyone::<F>()).remember(Duration::from_secs(600)).wait(Duration::ZERO).into_any()
 }
 
-fn outer_key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::retryable().lease(MOMENT).unwrap())
+fn outer_key<F: WebFramework>(guard: &Guard) -> Protect<F> {
+    Protect::<F, _>::key(guard, anyone::<F>(), KeyRules::retryable().lease(MOMENT).unwrap())
         .from(KeyFrom::header(OUTER).unwrap())
         .into_any()
 }
 
-fn outer_held(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::at_most_once()).from(KeyFrom::header(OUTER).unwrap()).into_any()
+fn outer_held<F: WebFramework>(guard: &Guard) -> Protect<F> {
+    Protect::<F, _>::key(guard, anyone::<F>(), KeyRules::at_most_once())
+        .from(KeyFrom::header(OUTER).unwrap())
+        .into_any()
 }
 
-fn key(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::retryable()).into_any()
+fn key<F: WebFramework>(guard: &Guard) -> Protect<F> {
+    Protect::<F, _>::key(guard, anyone::<F>(), KeyRules::retryable()).into_any()
 }
 
-fn held(guard: &Guard) -> Protect {
-    Protect::key(guard, anyone(), KeyRules::at_most_once()).into_any()
+fn held<F: WebFramework>(guard: &Guard) -> Protect<F> {
+    Protect::<F, _>::key(guard, anyone::<F>(), KeyRules::at_most_once()).into_any()
 }
 
-fn interval(guard: &Guard) -> Protect {
-    Protect::interval(guard, anyone(), IntervalRules::new().every(MOMENT).unwrap()).into_any()
+fn interval<F: WebFramework>(guard: &Guard) -> Protect<F> {
+    Protect::<F, _>::interval(guard, anyone::<F>(), IntervalRules::new().every(MOMENT).unwrap()).into_any()
 }
 
 /// Two guards, one on a scope and one on its routes.
@@ -58,14 +70,15 @@ struct Nest {
 }
 
 impl Nest {
-    fn of(outer: fn(&Guard) -> Protect, inner: fn(&Guard) -> Protect) -> Self {
+    fn of<F: WebFramework>(outer: fn(&Guard) -> Protect<F>, inner: fn(&Guard) -> Protect<F>) -> Self {
         let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
         let (outer, inner) = (outer(&guard), inner(&guard));
-        let served = serve(&ledger, move |config| {
-            let panic = web::resource("/panic").wrap(inner.clone()).route(web::post().to(panics));
-            let orders = web::resource("/orders").wrap(inner.clone()).route(web::post().to(order));
-            config.service(web::scope("").wrap(outer.clone()).service(orders).service(panic));
-        });
+        let routes = Routes::new().post("/orders", inner.clone(), Handler::of_body(order)).post(
+            "/panic",
+            inner,
+            Handler::of_head(panics),
+        );
+        let served = F::serve(&ledger, Routes::new().scope("", routes.wrap(outer)));
         Self { guard, ledger, served }
     }
 
@@ -80,10 +93,9 @@ impl Nest {
     }
 }
 
-#[tokio::test]
-async fn panic_behind_two_guards_leaves_the_outer_token_used() {
+async fn panic_behind_two_guards_leaves_the_outer_token_used<F: WebFramework>() {
     for (what, outer, then) in [
-        ("token", token as fn(&Guard) -> Protect, "409 token_used"),
+        ("token", token as fn(&Guard) -> Protect<F>, "409 token_used"),
         ("remembered", remembered, "409 outcome_unknown"),
         ("held key", outer_held, "409 outcome_unknown"),
     ] {
@@ -97,9 +109,9 @@ async fn panic_behind_two_guards_leaves_the_outer_token_used() {
     }
 }
 
-#[tokio::test]
-async fn replay_of_an_inner_guard_is_not_executed() {
-    for (what, outer) in [("token", token as fn(&Guard) -> Protect), ("remembered", remembered), ("key", outer_key)] {
+async fn replay_of_an_inner_guard_is_not_executed<F: WebFramework>() {
+    for (what, outer) in [("token", token as fn(&Guard) -> Protect<F>), ("remembered", remembered), ("key", outer_key)]
+    {
         let nest = Nest::of(outer, key);
         assert_eq!(nest.submit("/orders", &nest.token().await, 201).await.said(), "201 executed", "{what}");
         let again = nest.submit("/orders", &nest.token().await, 201).await;
@@ -110,9 +122,9 @@ async fn replay_of_an_inner_guard_is_not_executed() {
 }
 
 /// The outcome of the first run is unknown until it is settled.
-#[tokio::test]
-async fn unknown_outcome_of_an_inner_guard_is_not_stored() {
-    for (what, outer) in [("token", token as fn(&Guard) -> Protect), ("remembered", remembered), ("key", outer_key)] {
+async fn unknown_outcome_of_an_inner_guard_is_not_stored<F: WebFramework>() {
+    for (what, outer) in [("token", token as fn(&Guard) -> Protect<F>), ("remembered", remembered), ("key", outer_key)]
+    {
         let nest = Nest::of(outer, held);
         assert_eq!(nest.submit("/orders", &nest.token().await, 502).await.said(), "502 unknown", "{what}");
         let second = nest.token().await;

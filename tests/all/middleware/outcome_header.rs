@@ -2,20 +2,33 @@
 
 use std::time::Duration;
 
-use actix_web::web::{self, Json, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse};
-use onceward::actix::{Protect, SubjectFrom, entered};
+use onceward::http::{Protect, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Binding, Guard, IntervalRules, KeyRules, ManualClock};
 use onceward_api::header::{NEXT_TOKEN, TOKEN};
+use onceward_tests::call::Call;
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
-use onceward_tests::key_routes::{KEY, serve};
+use onceward_tests::handler::Handler;
+use onceward_tests::key_routes::KEY;
 use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
 use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer, order};
+use onceward_tests::routes::{Route, Routes};
+use onceward_tests::shop::{ORDER, STATUS, TAKES, TestServer};
+use onceward_tests::shop_handlers::order;
+use onceward_tests::web_framework::WebFramework;
 use reqwest::{Method, RequestBuilder};
+
+on_every_framework! {
+    outcome_is_repeated_for_pages_unless_it_took_effect,
+    request_that_enters_no_handler_is_not_applied,
+    stored_error_is_executed_only_with_entered_handler,
+    outcome_states_the_effect_of_the_run,
+    token_that_expires_during_the_run_is_not_released,
+    release_that_does_not_reach_the_store_is_not_released,
+}
 
 const LONG: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(60);
@@ -24,16 +37,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Every policy, by the name of its scope.
 const POLICIES: [&str; 5] = ["token", "remembered", "key", "optional", "interval"];
 
-fn protect(guard: &Guard, policy: &str) -> Protect {
+fn protect<F: WebFramework>(guard: &Guard, policy: &str) -> Protect<F> {
     let anyone = SubjectFrom::anonymous;
     let protect = match policy {
-        "token" => Protect::token(guard, anyone()).next_token().into_any(),
-        "remembered" => Protect::token(guard, anyone()).remember(TTL).next_token().into_any(),
-        "key" => Protect::key(guard, anyone(), KeyRules::retryable()).into_any(),
-        "optional" => Protect::key(guard, anyone(), KeyRules::retryable()).optional().into_any(),
+        "token" => Protect::<F, _>::token(guard, anyone()).next_token().into_any(),
+        "remembered" => Protect::<F, _>::token(guard, anyone()).remember(TTL).next_token().into_any(),
+        "key" => Protect::<F, _>::key(guard, anyone(), KeyRules::retryable()).into_any(),
+        "optional" => Protect::<F, _>::key(guard, anyone(), KeyRules::retryable()).optional().into_any(),
         "interval" => {
             let rules = IntervalRules::new().every(MINUTE).expect("an interval of 1 ms or more");
-            Protect::interval(guard, anyone(), rules).into_any()
+            Protect::<F, _>::interval(guard, anyone(), rules).into_any()
         }
         other => unreachable!("{other}"),
     };
@@ -41,20 +54,13 @@ fn protect(guard: &Guard, policy: &str) -> Protect {
 }
 
 /// One scope for each policy, with a handler that requires JSON and one that accepts any body.
-fn routes(guard: &Guard) -> impl Fn(&mut ServiceConfig) + Clone + Send + use<> {
-    let guard = guard.clone();
-    move |config| {
-        for policy in POLICIES {
-            let json = async |request: HttpRequest, ledger: web::Data<Ledger>, _: Json<u32>| -> HttpResponse {
-                order(request, ledger, web::Bytes::new()).await
-            };
-            let scope = web::scope(&format!("/{policy}"))
-                .wrap(protect(&guard, policy))
-                .service(web::resource("/json").route(web::post().to(entered(json))))
-                .service(web::resource("/any").route(web::post().to(order)));
-            config.service(scope);
-        }
-    }
+fn routes<F: WebFramework>(guard: &Guard) -> Routes<F> {
+    POLICIES.into_iter().fold(Routes::new(), |routes, policy| {
+        let scope = Routes::new()
+            .route(Route::post("/json", Handler::of_json(async |call: Call, _| order(call).await).marked()))
+            .route(Route::post("/any", Handler::of_body(order)));
+        routes.scope(&format!("/{policy}"), scope.wrap(protect(guard, policy)))
+    })
 }
 
 /// A submission under one of the policies, with its own token or key.
@@ -90,10 +96,9 @@ impl<'a> Submission<'a> {
 }
 
 /// After a navigation, a page's script can read only the `Server-Timing` header.
-#[tokio::test]
-async fn outcome_is_repeated_for_pages_unless_it_took_effect() {
+async fn outcome_is_repeated_for_pages_unless_it_took_effect<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve(&ledger, routes(&guard));
+    let served = F::serve(&ledger, routes(&guard));
     for (policy, again) in [("token", "409 token_used"), ("remembered", "200 replayed")] {
         let one = Submission::new(&guard, &served, policy).await;
         for (status, said) in [(500, "500 not_applied"), (422, "422 not_applied"), (200, "200 executed"), (200, again)]
@@ -108,10 +113,9 @@ async fn outcome_is_repeated_for_pages_unless_it_took_effect() {
 }
 
 /// Under a key, only the mark of `entered` distinguishes a handler's response from the router's.
-#[tokio::test]
-async fn request_that_enters_no_handler_is_not_applied() {
+async fn request_that_enters_no_handler_is_not_applied<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve(&ledger, routes(&guard));
+    let served = F::serve(&ledger, routes(&guard));
     for policy in POLICIES {
         let one = Submission::new(&guard, &served, policy).await;
         let json = |body: &'static str| {
@@ -130,10 +134,9 @@ async fn request_that_enters_no_handler_is_not_applied() {
 }
 
 /// Under a key an error response is stored, since the router's looks like a handler's. Its outcome does not claim that a handler ran.
-#[tokio::test]
-async fn stored_error_is_executed_only_with_entered_handler() {
+async fn stored_error_is_executed_only_with_entered_handler<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve(&ledger, routes(&guard));
+    let served = F::serve(&ledger, routes(&guard));
     let by_key = async |method: Method, path: &str, status: u16| {
         let one = Submission::new(&guard, &served, "key").await;
         let request = || {
@@ -150,10 +153,9 @@ async fn stored_error_is_executed_only_with_entered_handler() {
     assert_eq!(ledger.count("key"), 2);
 }
 
-#[tokio::test]
-async fn outcome_states_the_effect_of_the_run() {
+async fn outcome_states_the_effect_of_the_run<F: WebFramework>() {
     let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
-    let served = serve(&ledger, routes(&guard));
+    let served = F::serve(&ledger, routes(&guard));
     for policy in POLICIES {
         for (status, outcome) in [(200, "executed"), (503, "not_applied"), (502, "unknown")] {
             let one = Submission::new(&guard, &served, policy).await;
@@ -169,11 +171,10 @@ async fn outcome_states_the_effect_of_the_run() {
 }
 
 /// A token that expires in less than a second is not given back. Nothing took effect, and the client needs a new token.
-#[tokio::test]
-async fn token_that_expires_during_the_run_is_not_released() {
+async fn token_that_expires_during_the_run_is_not_released<F: WebFramework>() {
     let (clock, ledger) = (ManualClock::new(), Ledger::new());
     let guard = Guard::builder(Memory::with_clock((&clock).into())).clock((&clock).into()).build();
-    let served = serve(&ledger, routes(&guard));
+    let served = F::serve(&ledger, routes(&guard));
     for policy in ["token", "remembered"] {
         let one = Submission::new(&guard, &served, policy).await;
         clock.advance(TTL - Duration::from_secs(1));
@@ -191,12 +192,11 @@ async fn token_that_expires_during_the_run_is_not_released() {
 
 /// The store cannot be reached when a run that was not applied is released. A plain token counts as used. The release of a key, an
 /// interval or a remembered token is retried in the background.
-#[tokio::test]
-async fn release_that_does_not_reach_the_store_is_not_released() {
+async fn release_that_does_not_reach_the_store_is_not_released<F: WebFramework>() {
     let (redis, ledger) = (RedisServer::start(), Ledger::new());
     let proxy = Proxy::before(redis.port()).await;
     let guard = Guard::new(Redis::open(&proxy.url()).unwrap());
-    let served = serve(&ledger, routes(&guard));
+    let served = F::serve(&ledger, routes(&guard));
     for (policy, command) in [("token", "SET\r\n"), ("remembered", "EVAL"), ("key", "EVAL"), ("interval", "EVAL")] {
         let one = Submission::new(&guard, &served, policy).await;
         let begun = ledger.count("begun");
