@@ -42,6 +42,31 @@ fn actix_feature_alone_has_few_dependencies() {
     assert!(!has(&tree(""), "actix-web"));
 }
 
+/// The crates of each web framework, by their prefixes.
+const FRAMEWORKS: [(&str, &[&str]); 3] = [
+    ("actix", &["actix"]),
+    ("tower", &["tower", "http-body"]),
+    ("axum", &["axum", "hyper", "tower", "http-body"]),
+];
+
+#[test]
+fn adapter_compiles_no_crate_of_another_framework() {
+    for (feature, own) in FRAMEWORKS {
+        let tree = tree(feature);
+        let is_own = |line: &str| own.iter().any(|prefix| line.starts_with(prefix));
+        assert!(own.iter().all(|prefix| tree.lines().any(|line| line.starts_with(prefix))), "{feature}: {tree}");
+        let foreign = FRAMEWORKS.iter().flat_map(|(_, prefixes)| *prefixes);
+        for prefix in foreign.filter(|prefix| !own.contains(prefix)) {
+            let found = tree.lines().find(|line| line.starts_with(prefix) && !is_own(line));
+            assert_eq!(found, None, "{feature} depends on a crate of another framework");
+        }
+    }
+    let bare = tree("");
+    for prefix in FRAMEWORKS.iter().flat_map(|(_, prefixes)| *prefixes) {
+        assert!(!bare.lines().any(|line| line.starts_with(prefix)), "{prefix} is a dependency without an adapter");
+    }
+}
+
 #[test]
 fn patterns_need_a_database_driver_and_no_guard() {
     let patterns = tree_of("onceward-patterns", "");
