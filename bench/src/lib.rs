@@ -53,7 +53,7 @@ mod order_server;
 mod paced_load;
 mod paced_result;
 mod peer_comparison;
-mod peer_pair;
+mod peer_group;
 mod peer_report;
 mod peer_runner;
 mod postgres_server;
