@@ -150,7 +150,7 @@ sdk-faults: setup ## Send 10,000 SDK submissions over a network that fails one r
 	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk::network_faults:: -- --nocapture
 
 .PHONY: bench
-bench: ## Measure CPU time, allocations and latency of each policy beside an unprotected route, and the Rust client beside reqwest (ten minutes after the build)
+bench: ## Measure CPU time, allocations and latency of each policy beside an unprotected route, on actix-web and axum, and the Rust client beside reqwest (15 minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo build --release -p onceward-bench --locked
 	target/release/onceward-bench
@@ -164,10 +164,10 @@ bench-allocations: setup ## Count the allocations per request of each policy abo
 	cargo run --release -p onceward-bench --locked --bin onceward-bench-counting -- allocations
 
 .PHONY: bench-instructions
-bench-instructions: ## Count the instructions per request with callgrind; BASE: benchmark binary to compare with (a minute after the build)
+bench-instructions: ## Count the instructions per request with callgrind; BASE: benchmark binary to compare with; FRAMEWORK=--axum: on axum (a minute after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) valgrind=valgrind"
 	cargo build --release -p onceward-bench --locked
-	python3 bench/instructions.py $(BASE) target/release/onceward-bench
+	python3 bench/instructions.py $(FRAMEWORK) $(BASE) target/release/onceward-bench
 
 .PHONY: bench-cluster
 bench-cluster: ## Measure a cluster of three masters beside one Redis, in one run (a minute or two after the build)
@@ -176,13 +176,13 @@ bench-cluster: ## Measure a cluster of three masters beside one Redis, in one ru
 
 # The crate `idempotent` 2.0 requires Rust 1.98, and compiles with the version of this workspace.
 .PHONY: bench-peers
-bench-peers: ## Measure a key beside the crate `idempotent` on axum, in one run (minutes after the build)
+bench-peers: ## Measure a key, on actix-web and axum, beside the crate `idempotent` on axum, in one run (minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo build --release --manifest-path bench/peers/Cargo.toml --target-dir target/peers --locked --ignore-rust-version
 	cargo run --release -p onceward-bench --locked -- peers target/peers/release/idempotent-on-axum
 
 .PHONY: bench-sending
-bench-sending: ## Measure the gain of batches and of one Redis connection per worker (a minute or two after the build)
+bench-sending: ## Measure the gain of batches and of one Redis connection per worker, on actix-web and axum (minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo run --release -p onceward-bench --locked -- sending
 

@@ -1,10 +1,10 @@
 """Counts the instructions per request of the benchmark server, with callgrind.
 
-usage: instructions.py BINARY [BINARY...]
+usage: instructions.py [--axum] BINARY [BINARY...]
 
-Every binary is a release build of `onceward-bench`; with several, each is compared with the first. Unlike CPU time, the count hardly depends
-on other load on the machine. Requests are sent one after another over a few connections, so each command to Redis is its own batch, which
-costs more than under load.
+Every binary is a release build of `onceward-bench`; with several, each is compared with the first. The server uses actix-web, or axum with
+`--axum`. Unlike CPU time, the count hardly depends on other load on the machine. Requests are sent one after another over a few connections,
+so each command to Redis is its own batch, which costs more than under load.
 """
 
 import os
@@ -56,11 +56,11 @@ class Connection:
         assert status == expected, head
 
 
-def instructions(binary, case, redis):
+def instructions(binary, case, redis, framework):
     """Starts the server of one case under callgrind, and returns its instructions per request."""
     with tempfile.TemporaryDirectory() as folder:
         valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out.%p", "--log-file=/dev/null"]
-        command = [*valgrind, binary, "serve", case, redis, folder, str(WARM_UP + REQUESTS)]
+        command = [*valgrind, binary, "serve", case, redis, folder, str(WARM_UP + REQUESTS), *framework]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             address = server.stdout.readline().strip()
@@ -86,7 +86,8 @@ def instructions(binary, case, redis):
 
 
 def main():
-    binaries = sys.argv[1:]
+    framework = ["axum"] if "--axum" in sys.argv else []
+    binaries = [argument for argument in sys.argv[1:] if argument != "--axum"]
     if not binaries:
         sys.exit(__doc__)
     with socket.socket() as free:
@@ -99,7 +100,7 @@ def main():
             time.sleep(0.5)
             print("instructions per request")
             for case in CASES:
-                counts = [instructions(binary, case, f"redis://127.0.0.1:{port}") for binary in binaries]
+                counts = [instructions(binary, case, f"redis://127.0.0.1:{port}", framework) for binary in binaries]
                 shown = [f"{count:>10,.0f}" for count in counts]
                 compared = [f"{(count / counts[0] - 1) * 100:+.1f} %" for count in counts[1:]]
                 print(f"{case:<24}", *shown, *compared, flush=True)

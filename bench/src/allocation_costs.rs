@@ -1,4 +1,4 @@
-//! Allocations per request of each case above those of the bare route, and of the SDK above those of plain reqwest.
+//! Allocations per request of each case above those of the bare route of the same framework, and of the SDK above those of plain reqwest.
 //!
 //! A program that counts its allocations handles, or sends, a fixed number of requests, one after another: the counts hardly vary between
 //! runs. Each command to Redis is its own batch, which allocates more than under load.
@@ -6,10 +6,10 @@
 use std::path::Path;
 
 use crate::allocation_cost::AllocationCost;
-use crate::case::Case;
 use crate::client_comparison::server_for_clients;
 use crate::client_load::ClientKind;
 use crate::counting_program::{CountingProgram, TOTAL};
+use crate::framework::Framework;
 use crate::goal::Goal;
 use crate::markdown_table::MarkdownTable;
 use crate::redis_servers::RedisServers;
@@ -18,8 +18,8 @@ use crate::{Failure, machine};
 /// The allocations of all cases and clients.
 #[derive(Debug)]
 pub(crate) struct AllocationCosts {
-    /// In the order of [`Case::ALL`].
-    pub(crate) routes: [AllocationCost; Case::ALL.len()],
+    /// By framework, in the order of [`Framework::ALL`]; each in the order of [`Framework::cases`].
+    pub(crate) routes: [Vec<AllocationCost>; Framework::ALL.len()],
     /// In the order of [`ClientKind::ALL`].
     pub(crate) clients: [AllocationCost; ClientKind::ALL.len()],
 }
@@ -28,13 +28,14 @@ impl AllocationCosts {
     /// Measures all cases and clients.
     pub(crate) fn measure(servers: &mut RedisServers, folder: &Path) -> Result<Self, Failure> {
         let program = CountingProgram::find()?;
-        let mut costs = Vec::new();
-        for case in &Case::ALL {
-            let redis = servers.of(case);
-            redis.forget()?;
-            costs.push(program.serve(case, &redis.url(), folder)?);
+        let mut routes: [Vec<AllocationCost>; Framework::ALL.len()] = Default::default();
+        for (framework, costs) in Framework::ALL.into_iter().zip(&mut routes) {
+            for case in framework.cases() {
+                let redis = servers.of(case);
+                redis.forget()?;
+                costs.push(program.serve(framework, case, &redis.url(), folder)?);
+            }
         }
-        let routes = costs.try_into().map_err(|_| "a case was not measured")?;
         Ok(Self { routes, clients: Self::of_clients(folder)? })
     }
 
@@ -51,13 +52,23 @@ impl AllocationCosts {
 
     /// The table. The rows that the others are compared with have absolute figures.
     fn table(&self) -> MarkdownTable {
-        let mut table = MarkdownTable::new(["case", "allocations above bare", "goal", "bytes above bare"]);
-        let goals = Case::ALL.iter().map(|case| case.goals.allocations);
-        for (at, (case, goal)) in Case::ALL.iter().zip(goals).enumerate() {
-            table.push(row(case.name, self.routes[at], self.routes[0], goal, case.is_bare()));
+        let titles = [
+            "case",
+            "allocations above bare",
+            "goal",
+            "bytes above bare",
+            "axum: allocations above bare",
+            "axum: bytes above bare",
+        ];
+        let mut table = MarkdownTable::new(titles);
+        let [actix, axum] = &self.routes;
+        for (case, cost) in Framework::Actix.cases().zip(actix) {
+            let on_axum = Framework::Axum.cases().zip(axum).find(|(other, _)| other.name == case.name);
+            let on_axum = on_axum.map(|(_, cost)| cells(*cost, axum[0], case.is_bare()));
+            table.push(row(case.name, *cost, actix[0], case.goals.allocations, case.is_bare(), on_axum));
         }
         for (kind, cost) in ClientKind::ALL.iter().zip(self.clients) {
-            table.push(row(&kind.title(), cost, self.clients[0], None, *kind == ClientKind::Plain));
+            table.push(row(&kind.title(), cost, self.clients[0], None, *kind == ClientKind::Plain, None));
         }
         table
     }
@@ -72,10 +83,23 @@ pub(crate) fn measure() -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(name: &str, cost: AllocationCost, base: AllocationCost, goal: Option<Goal>, is_base: bool) -> [String; 4] {
-    let above = cost.above(base);
-    let [allocations, bytes] = if is_base { cost.base_cells() } else { above.cells() };
-    [name.to_owned(), allocations, Goal::cell(goal, above.allocations, 1), bytes]
+/// Allocations and bytes: those of a base in all, others above their base.
+fn cells(cost: AllocationCost, base: AllocationCost, is_base: bool) -> [String; 2] {
+    if is_base { cost.base_cells() } else { cost.above(base).cells() }
+}
+
+fn row(
+    name: &str,
+    cost: AllocationCost,
+    base: AllocationCost,
+    goal: Option<Goal>,
+    is_base: bool,
+    on_axum: Option<[String; 2]>,
+) -> [String; 6] {
+    let [allocations, bytes] = cells(cost, base, is_base);
+    let goal = Goal::cell(goal, cost.above(base).allocations, 1);
+    let [on_axum, bytes_on_axum] = on_axum.unwrap_or_default();
+    [name.to_owned(), allocations, goal, bytes, on_axum, bytes_on_axum]
 }
 
 #[cfg(test)]
@@ -85,16 +109,20 @@ mod tests {
     #[test]
     fn table_shows_costs_above_the_base_and_goals() {
         let cost = |allocations| AllocationCost { allocations, bytes: allocations * 100.0 };
-        let mut costs = AllocationCosts { routes: [cost(27.5); Case::ALL.len()], clients: [cost(50.0), cost(60.0)] };
-        costs.routes[0] = cost(20.0);
+        let of = |framework: Framework, bare, other| {
+            framework.cases().map(|case| cost(if case.is_bare() { bare } else { other })).collect()
+        };
+        let routes = [of(Framework::Actix, 20.0, 27.5), of(Framework::Axum, 30.0, 39.5)];
+        let costs = AllocationCosts { routes, clients: [cost(50.0), cost(60.0)] };
         let table = costs.table().to_string();
         let row = |name: &str| {
             let line = table.lines().find(|line| line.starts_with(&format!("| {name} "))).unwrap();
             line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).skip(1).collect::<Vec<_>>()
         };
-        assert_eq!(row("bare"), ["20.0 in all", "2000 in all"]);
-        assert_eq!(row("token, memory"), ["7.5", "750"]);
-        assert_eq!(row("token, Redis"), ["7.5", "≤ 8 met", "750"]);
+        assert_eq!(row("bare"), ["20.0 in all", "2000 in all", "30.0 in all", "3000 in all"]);
+        assert_eq!(row("token, memory"), ["7.5", "750", "9.5", "950"]);
+        assert_eq!(row("token, Redis"), ["7.5", "≤ 8 met", "750", "9.5", "950"]);
+        assert_eq!(row("token, native"), ["7.5", "≤ 8 met", "750"], "not measured on axum");
         assert_eq!(row("plain reqwest (client)"), ["50.0 in all", "5000 in all"]);
         assert_eq!(row("SDK, warm pool (client)"), ["10.0", "1000"]);
     }

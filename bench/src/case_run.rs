@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::case::{Case, Tokens};
 use crate::command_count::CommandCount;
+use crate::framework::Framework;
 use crate::redis_server::RedisServer;
 use crate::server_process::ServerProcess;
 use crate::wrk::{CONNECTIONS, LoadResult, THREADS, TokenRange, Wrk};
@@ -120,11 +121,17 @@ impl<'a> Runner<'a> {
         Self { generator, folder, seconds, fastest: 0.0 }
     }
 
-    /// Runs the warm-up of a case on this Redis, and measures it.
-    pub(crate) fn run(&mut self, case: &Case, redis: &mut RedisServer) -> Result<CaseRun, Failure> {
+    /// Runs the warm-up of a case on this framework and Redis, and measures it.
+    pub(crate) fn run(
+        &mut self,
+        framework: Framework,
+        case: &Case,
+        redis: &mut RedisServer,
+    ) -> Result<CaseRun, Failure> {
         let ranges = token_ranges(case, self.fastest, self.seconds);
         redis.forget()?;
-        let server = ServerProcess::start(case, &redis.url(), self.folder, ranges.1.first + ranges.1.count)?;
+        let per_thread = ranges.1.first + ranges.1.count;
+        let server = ServerProcess::start_on(framework, case, &redis.url(), self.folder, per_thread)?;
         let run = self.measure(case, &server, redis, ranges)?.checked(case)?;
         self.fastest = self.fastest.max(run.throughput());
         Ok(run)

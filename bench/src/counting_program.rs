@@ -9,6 +9,7 @@ use crate::allocation_cost::AllocationCost;
 use crate::allocation_count::AllocationCount;
 use crate::case::{Case, Tokens};
 use crate::client_load::{COUNT, ClientKind};
+use crate::framework::Framework;
 use crate::http_connection::{HttpConnection, request};
 use crate::server_process::ServerProcess;
 
@@ -40,9 +41,15 @@ impl CountingProgram {
         Err(format!("{path} is missing; build it with: cargo build --release -p onceward-bench --locked").into())
     }
 
-    /// Measures the server of a case on this Redis.
-    pub(crate) fn serve(&self, case: &Case, redis: &str, folder: &Path) -> Result<AllocationCost, Failure> {
-        let mut server = ServerProcess::start_program(&self.0, case, redis, folder, TOTAL)?;
+    /// Measures the server of a case on this framework and Redis.
+    pub(crate) fn serve(
+        &self,
+        framework: Framework,
+        case: &Case,
+        redis: &str,
+        folder: &Path,
+    ) -> Result<AllocationCost, Failure> {
+        let mut server = ServerProcess::start_program(&self.0, framework, case, redis, folder, TOTAL)?;
         let tokens = std::fs::read_to_string(folder.join("0"))?;
         let tokens: Vec<_> = tokens.lines().collect();
         let connections = (0..CONNECTIONS).map(|_| HttpConnection::open(server.url()));

@@ -1,91 +1,110 @@
-//! The report of the comparison with a peer, as a markdown table.
+//! The report of the comparison with a peer: a markdown table of the figures, and one of the ratios with the goals.
 
 use crate::case_run::CaseRun;
-use crate::markdown_table::MarkdownTable;
-use crate::peer_pair::PeerPair;
+use crate::framework::Framework;
+use crate::goal::Goal;
+use crate::markdown_table::{MarkdownTable, NONE};
+use crate::peer_group::{PeerGroup, PeerServer};
 use crate::statistics::Spread;
 
-/// The runs of a pair, one element per round: Onceward and the peer.
-pub(crate) type PairRuns = Vec<[CaseRun; 2]>;
+/// The runs of a group in one round, in the order of [`PeerServer::ALL`].
+pub(crate) type GroupRun = [CaseRun; PeerServer::ALL.len()];
 
-/// The runs of all pairs, in the order of [`PeerPair::ALL`].
-type AllRuns = [PairRuns; PeerPair::ALL.len()];
+/// The runs of a group, one element per round.
+pub(crate) type GroupRuns = Vec<GroupRun>;
 
-const TITLES: [&str; 9] = [
-    "route",
-    "requests/s",
-    "server CPU µs",
-    "above bare",
-    "Redis CPU µs",
-    "Redis commands (with those in scripts)",
-    "throughput, Onceward / idempotent",
-    "CPU, Onceward / idempotent",
-    "CPU above bare, Onceward / idempotent",
-];
+/// The runs of all groups, in the order of [`PeerGroup::ALL`].
+type AllRuns = [GroupRuns; PeerGroup::ALL.len()];
 
-/// The table: medians, with minimum and maximum of the rounds. `None` if there were no rounds.
-pub(crate) fn table(runs: &AllRuns) -> Option<MarkdownTable> {
-    let mut table = MarkdownTable::new(TITLES);
+/// The position of the peer in a [`GroupRun`].
+const PEER: usize = PeerServer::ALL.len() - 1;
+
+/// The figures: medians, with minimum and maximum of the rounds. `None` if there were no rounds.
+pub(crate) fn figures(runs: &AllRuns) -> Option<MarkdownTable> {
+    let titles = ["route", "requests/s", "server", "server above bare", "Redis", "commands (with those in scripts)"];
+    let mut table = MarkdownTable::new(titles);
     let [bare, ..] = runs;
-    for (pair, runs) in PeerPair::ALL.iter().zip(runs) {
-        let ratios = [ratios(pair, runs, bare)?, Default::default()];
-        for (side, [faster, cpu, above_bare]) in ratios.into_iter().enumerate() {
-            let [throughput, server, above, redis, commands] = figures(pair, runs, bare, side)?;
-            let name = pair.rows[side].to_owned();
-            table.push([name, throughput, server, above, redis, commands, faster, cpu, above_bare]);
+    for (group, runs) in PeerGroup::ALL.iter().zip(runs) {
+        for (at, server) in PeerServer::ALL.into_iter().enumerate() {
+            let [throughput, cpu, above, redis, commands] = figures_of(group, runs, bare, at)?;
+            table.push([group.row(server), throughput, cpu, above, redis, commands]);
         }
     }
     Some(table)
 }
 
-/// The goals: one line per pair with one. A missed goal is not an error.
-pub(crate) fn goals(runs: &AllRuns) -> String {
-    let [bare, ..] = runs;
-    let line = |(pair, runs): (&PeerPair, &PairRuns)| {
-        let (goal, [row, peer]) = (pair.goal?, pair.rows);
-        let (ratio, of_bare) = (throughput_ratio(runs)?, throughput_ratio(bare)?);
-        let by_cpu = Spread::of(runs.iter().map(|[own, peer]| peer.micros() / own.micros()))?;
-        Some(format!(
-            "{row}: {} times the throughput of {peer}, goal {}. The bare route of actix has {} times the throughput of axum's. \
-             Per request, {peer} needs {} times the CPU time (server, Redis and generator).",
-            ratio.cell(2),
-            goal.verdict_at_least(ratio.median, 2),
-            of_bare.cell(2),
-            by_cpu.cell(2)
-        ))
-    };
-    PeerPair::ALL.iter().zip(runs).filter_map(line).collect::<Vec<_>>().join("\n")
-}
-
 /// The figures of one server.
-fn figures(pair: &PeerPair, runs: &PairRuns, bare: &PairRuns, side: usize) -> Option<[String; 5]> {
-    let spread = |figure: fn(&CaseRun) -> f64| Spread::of(runs.iter().map(|both| figure(&both[side])));
-    let above = Spread::of(runs.iter().zip(bare).map(|(both, bare)| server(&both[side]) - server(&bare[side])))?;
-    let above = if pair.is_bare() { String::new() } else { above.cell(1) };
-    let [redis, commands] = match pair.case() {
+fn figures_of(group: &PeerGroup, runs: &GroupRuns, bare: &GroupRuns, at: usize) -> Option<[String; 5]> {
+    let spread = |figure: fn(&CaseRun) -> f64| Spread::of(runs.iter().map(|run| figure(&run[at])));
+    let above = Spread::of_pairs(runs, bare, |run, bare| server(&run[at]) - server(&bare[at]))?;
+    let above = if group.is_bare() { NONE.to_owned() } else { above.cell(1) };
+    let [redis, commands] = match group.case() {
         Ok(case) if case.has_redis() => {
             let (received, executed) = (spread(CaseRun::commands_per_request)?, spread(CaseRun::executed_per_request)?);
             [spread(redis)?.cell(1), format!("{:.1} ({:.1})", received.median, executed.median)]
         }
-        _ => Default::default(),
+        _ => [NONE, NONE].map(str::to_owned),
     };
     Some([spread(CaseRun::throughput)?.cell(0), spread(server)?.cell(1), above, redis, commands])
 }
 
-/// The ratios of a pair, round by round: throughput, CPU time of server and Redis, and the same above the bare routes.
-fn ratios(pair: &PeerPair, runs: &PairRuns, bare: &PairRuns) -> Option<[String; 3]> {
-    let cpu = |run: &CaseRun| server(run) + redis(run);
-    let of_cpu = Spread::of(runs.iter().map(|[own, peer]| cpu(own) / cpu(peer)))?;
-    let above_bare =
-        Spread::of(runs.iter().zip(bare).map(|([own, peer], [own_bare, peer_bare])| {
-            (cpu(own) - server(own_bare)) / (cpu(peer) - server(peer_bare))
-        }))?;
-    let above_bare = if pair.is_bare() { String::new() } else { above_bare.cell(2) };
-    Some([throughput_ratio(runs)?.cell(2), of_cpu.cell(2), above_bare])
+/// The ratios, round by round: how many times the throughput of the peer, and how many times less CPU time per request. `None` if there
+/// were no rounds. A missed goal is not an error.
+pub(crate) fn ratios(runs: &AllRuns) -> Option<MarkdownTable> {
+    let mut table = MarkdownTable::new([
+        "beside idempotent on axum",
+        "throughput",
+        "goal",
+        "less CPU: server",
+        "goal",
+        "server above bare",
+        "goal",
+        "server and Redis above bare",
+        "all processes",
+    ]);
+    let [bare, ..] = runs;
+    for (group, runs) in PeerGroup::ALL.iter().zip(runs) {
+        for (at, own) in PeerServer::ALL.into_iter().enumerate().take(PEER) {
+            let [throughput, server, above, both, all] = ratios_of(runs, bare, at)?;
+            let on_axum = own == PeerServer::Onceward(Framework::Axum);
+            let throughput_goal = group.goals.filter(|_| !on_axum).map(|goals| goals.throughput);
+            let cpu_goal = group.goals.filter(|_| on_axum).map(|goals| goals.cpu);
+            let above_bare = |ratio: Spread| if group.is_bare() { NONE.to_owned() } else { ratio.cell(2) };
+            table.push([
+                group.row(own),
+                throughput.cell(2),
+                verdict(throughput_goal, throughput),
+                server.cell(2),
+                verdict(cpu_goal, server),
+                above_bare(above),
+                verdict(cpu_goal, above),
+                above_bare(both),
+                all.cell(2),
+            ]);
+        }
+    }
+    Some(table)
 }
 
-fn throughput_ratio(runs: &PairRuns) -> Option<Spread> {
-    Spread::of(runs.iter().map(|[own, peer]| own.throughput() / peer.throughput()))
+/// The ratios of one server of Onceward to the peer: throughput, and CPU time per request of the server, of the server above bare, of
+/// server and Redis above bare, and of server, Redis and generator.
+fn ratios_of(runs: &GroupRuns, bare: &GroupRuns, at: usize) -> Option<[Spread; 5]> {
+    let of_peer =
+        |figure: fn(&CaseRun) -> f64| Spread::of(runs.iter().map(|run| figure(&run[PEER]) / figure(&run[at])));
+    let above_bare = |figure: fn(&CaseRun) -> f64| {
+        Spread::of_pairs(runs, bare, |run, bare| {
+            let above = |at: usize| figure(&run[at]) - figure(&bare[at]);
+            above(PEER) / above(at)
+        })
+    };
+    let throughput = Spread::of(runs.iter().map(|run| run[at].throughput() / run[PEER].throughput()))?;
+    let both = |run: &CaseRun| server(run) + redis(run);
+    Some([throughput, of_peer(server)?, above_bare(server)?, above_bare(both)?, of_peer(CaseRun::micros)?])
+}
+
+/// The cell of a goal; empty without one.
+fn verdict(goal: Option<Goal>, ratio: Spread) -> String {
+    goal.map(|goal| goal.verdict_at_least(ratio.median, 2)).unwrap_or_default()
 }
 
 /// CPU time of the server per request, in microseconds.
@@ -116,68 +135,70 @@ mod tests {
         CaseRun { load, commands, cpu: CpuTime { server, redis, generator } }
     }
 
-    /// Two rounds. The bare routes cost 10 and 12 µs in the first, 11 and 13 in the second.
+    /// Two rounds. The bare routes cost 10, 11 and 12 µs in the first, 11, 12 and 13 in the second.
     fn runs(faster: f64) -> AllRuns {
-        let bare = vec![[run(88.0, 10, 0), run(80.0, 12, 0)], [run(80.0, 11, 0), run(80.0, 13, 0)]];
-        let memory = vec![[run(80.0, 15, 0), run(60.0, 22, 0)], [run(90.0, 14, 0), run(60.0, 23, 0)]];
-        let redis = vec![[run(40.0 * faster, 18, 8), run(40.0, 32, 20)]; 2];
+        let bare = vec![
+            [run(88.0, 10, 0), run(80.0, 11, 0), run(80.0, 12, 0)],
+            [run(80.0, 11, 0), run(80.0, 12, 0), run(80.0, 13, 0)],
+        ];
+        let memory = vec![
+            [run(80.0, 15, 0), run(70.0, 16, 0), run(60.0, 22, 0)],
+            [run(90.0, 14, 0), run(70.0, 17, 0), run(60.0, 23, 0)],
+        ];
+        let redis = vec![[run(40.0 * faster, 18, 8), run(50.0, 24, 10), run(40.0, 32, 20)]; 2];
         [bare, memory, redis]
     }
 
-    fn cells(table: &str, row: &str) -> Vec<String> {
+    fn cells(table: &MarkdownTable, row: &str) -> Vec<String> {
+        let table = table.to_string();
         let line = table.lines().find(|line| line.contains(row)).unwrap();
-        line.split('|').map(|cell| cell.trim().to_owned()).collect()
+        line.split('|').skip(2).map(|cell| cell.trim().to_owned()).collect()
     }
 
     #[test]
-    fn table_has_one_line_per_server() {
-        let table = table(&runs(2.0)).unwrap().to_string();
-        assert_eq!(table.lines().count(), 2 + 2 * PeerPair::ALL.len());
-        assert!(table.lines().all(|line| line.matches('|').count() == TITLES.len() + 1), "{table}");
+    fn figures_have_a_line_per_server_and_ratios_one_per_server_of_onceward() {
+        let lines = |table: Option<MarkdownTable>| table.unwrap().to_string().lines().count();
+        assert_eq!(lines(figures(&runs(2.0))), 2 + 3 * PeerGroup::ALL.len());
+        assert_eq!(lines(ratios(&runs(2.0))), 2 + 2 * PeerGroup::ALL.len());
     }
 
     #[test]
     fn cost_is_above_the_own_bare_route_of_the_round() {
-        let table = table(&runs(2.0)).unwrap().to_string();
-        assert_eq!(cells(&table, "memory, Onceward")[4], "4.0 (3.0–5.0)");
-        assert_eq!(cells(&table, "memory, idempotent")[4], "10.0 (10.0–10.0)");
-        assert_eq!(cells(&table, "bare, axum")[2..7], ["80 (80–80)", "12.5 (12.0–13.0)", "", "", ""]);
+        let table = figures(&runs(2.0)).unwrap();
+        assert_eq!(cells(&table, "memory, Onceward on actix-web")[2], "4.0 (3.0–5.0)");
+        assert_eq!(cells(&table, "memory, Onceward on axum")[2], "5.0 (5.0–5.0)");
+        assert_eq!(cells(&table, "memory, idempotent on axum")[2], "10.0 (10.0–10.0)");
+        assert_eq!(cells(&table, "bare, idempotent")[..5], ["80 (80–80)", "12.5 (12.0–13.0)", "–", "–", "–"]);
+        assert_eq!(cells(&table, "Redis, Onceward on axum")[3..5], ["10.0 (10.0–10.0)", "2.0 (4.0)"]);
     }
 
     #[test]
-    fn ratios_are_of_onceward_to_the_peer_per_round() {
-        let table = table(&runs(2.0)).unwrap().to_string();
-        // Above bare: 18 + 8 - 10 of 32 + 20 - 12, and 18 + 8 - 11 of 32 + 20 - 13.
+    fn ratios_are_to_the_peer_per_round() {
+        let table = ratios(&runs(2.0)).unwrap();
+        // Above bare: 32 - 12 of 18 - 10, and 32 - 13 of 18 - 11. With Redis: 52 - 12 of 26 - 10, and 52 - 13 of 26 - 11.
+        let [throughput, server, above] = ["2.00 (2.00–2.00)", "1.78 (1.78–1.78)", "2.61 (2.50–2.71)"];
+        let [both, all] = ["2.55 (2.50–2.60)", "1.72 (1.72–1.72)"];
         assert_eq!(
-            cells(&table, "Redis, Onceward")[5..10],
-            ["8.0 (8.0–8.0)", "2.0 (4.0)", "2.00 (2.00–2.00)", "0.50 (0.50–0.50)", "0.39 (0.38–0.40)"]
+            cells(&table, "Redis, Onceward on actix-web")[..8],
+            [throughput, "≥ 2 met", server, "", above, "", both, all]
         );
-        assert_eq!(cells(&table, "bare, actix")[7..10], ["1.05 (1.00–1.10)", "0.84 (0.83–0.85)", ""]);
-        assert_eq!(cells(&table, "Redis, idempotent")[7..10], ["", "", ""]);
+        assert_eq!(cells(&table, "bare, Onceward on actix-web")[..3], ["1.05 (1.00–1.10)", "", "1.19 (1.18–1.20)"]);
+        assert_eq!(cells(&table, "bare, Onceward on axum")[4..7], ["–", "", "–"]);
     }
 
     #[test]
     fn goal_is_met_or_missed_by_the_median() {
-        let met = goals(&runs(2.0));
-        assert!(
-            met.contains("Redis, Onceward: 2.00 (2.00–2.00) times the throughput of Redis, idempotent, goal ≥ 2 met."),
-            "{met}"
-        );
-        let missed = goals(&runs(1.9));
-        assert!(missed.contains("goal ≥ 2 missed") && missed.contains("memory, Onceward: 1.42"), "{missed}");
-        assert_eq!(missed.lines().count(), 2);
-    }
-
-    #[test]
-    fn goal_is_stated_with_the_bare_routes_and_the_cpu_time() {
-        // The CPU time is 32 + 20 + 10 of 18 + 8 + 10.
-        let line = "The bare route of actix has 1.05 (1.00–1.10) times the throughput of axum's. \
-            Per request, Redis, idempotent needs 1.72 (1.72–1.72) times the CPU time (server, Redis and generator).";
-        assert!(goals(&runs(2.0)).ends_with(line), "{}", goals(&runs(2.0)));
+        let missed = ratios(&runs(1.9)).unwrap();
+        assert_eq!(cells(&missed, "Redis, Onceward on actix-web")[1], "≥ 2 missed");
+        // 32 of 24 µs, and 20 of 13 or 19 of 12 above bare.
+        let [server, of_server, above, of_above] =
+            ["1.33 (1.33–1.33)", "≥ 1.5 missed", "1.56 (1.54–1.58)", "≥ 1.5 met"];
+        assert_eq!(cells(&missed, "Redis, Onceward on axum")[2..6], [server, of_server, above, of_above]);
+        assert_eq!(cells(&missed, "memory, Onceward on axum")[1..4], ["", "1.36 (1.35–1.38)", "≥ 1.2 met"]);
     }
 
     #[test]
     fn report_needs_a_round() {
-        assert!(table(&AllRuns::default()).is_none());
+        assert!(figures(&AllRuns::default()).is_none() && ratios(&AllRuns::default()).is_none());
     }
 }

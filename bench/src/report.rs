@@ -1,4 +1,4 @@
-//! The tables printed at the end: what each case costs, and how it behaves under full load.
+//! The tables printed at the end: what each case costs, also on both frameworks, and how it behaves under full load.
 
 use crate::allocation_cost::AllocationCost;
 use crate::case::Case;
@@ -85,6 +85,38 @@ fn client_cost(ClientRow { kind, figures, allocations }: &ClientRow, plain: &Cli
     let rate = figures.throughput.cell(0);
     let [none, blank] = [NONE, ""].map(str::to_owned);
     [kind.title(), rate, micros, goal, none.clone(), blank.clone(), ratio, allocations, blank, bytes, none]
+}
+
+/// The cost per request of the cases that were measured on both frameworks. Each is compared with the first route of its framework.
+pub(crate) fn frameworks(actix: &[RouteRow], axum: &[RouteRow]) -> MarkdownTable {
+    let mut table = MarkdownTable::new([
+        "case",
+        "server µs above bare, actix-web",
+        "axum",
+        "Redis µs, actix-web",
+        "axum",
+        "allocations above bare, actix-web",
+        "axum",
+    ]);
+    for on_axum in axum {
+        let Some(on_actix) = actix.iter().find(|row| row.case.name == on_axum.case.name) else { continue };
+        let [server, redis, allocations] = framework_cells(on_actix, &actix[0]);
+        let [server_axum, redis_axum, allocations_axum] = framework_cells(on_axum, &axum[0]);
+        let name = on_axum.case.name.to_owned();
+        table.push([name, server, server_axum, redis, redis_axum, allocations, allocations_axum]);
+    }
+    table
+}
+
+/// CPU time of server and Redis, and allocations: those of the bare route in all, others above it.
+fn framework_cells(RouteRow { case, figures, allocations }: &RouteRow, bare: &RouteRow) -> [String; 3] {
+    let redis = if case.has_redis() { figures.redis.cell(1) } else { NONE.to_owned() };
+    if case.is_bare() {
+        let [allocations, _] = allocations.base_cells();
+        return [format!("{} in all", figures.server.cell(1)), redis, allocations];
+    }
+    let [allocations, _] = allocations.above(bare.allocations).cells();
+    [figures.above.cell(1), redis, allocations]
 }
 
 /// Throughput, latency and CPU time per request under full load.
@@ -200,6 +232,21 @@ mod tests {
             "0",
         ];
         assert_eq!(cells(&costs(&routes(), &[]), "bare"), bare);
+    }
+
+    #[test]
+    fn frameworks_are_each_compared_with_their_bare_route() {
+        let mut axum = routes();
+        axum.retain(|row| !row.case.is_native());
+        axum[1].figures.above = spread(4.0);
+        axum[1].allocations.allocations = 29.0;
+        let table = frameworks(&routes(), &axum);
+        assert_eq!(
+            cells(&table, "bare"),
+            ["13.0 (12.9–13.1) in all", "13.0 (12.9–13.1) in all", "–", "–", "20.0 in all", "20.0 in all"]
+        );
+        assert_eq!(cells(&table, "token, memory"), ["3.2 (3.1–3.3)", "4.0 (3.9–4.1)", "–", "–", "8.0", "9.0"]);
+        assert_eq!(table.to_string().lines().count(), 2 + axum.len());
     }
 
     #[test]

@@ -1,7 +1,10 @@
-//! Compares Redis with and without batches and a connection per worker, in the same rounds.
+//! Compares Redis with and without batches and a connection per worker, in the same rounds, on both frameworks.
+//!
+//! On axum, the connection with batches is one for all threads of the runtime.
 
 use crate::case::Case;
 use crate::case_run::{CaseRun, Runner};
+use crate::framework::Framework;
 use crate::markdown_table::MarkdownTable;
 use crate::redis_server::RedisServer;
 use crate::statistics::Spread;
@@ -22,17 +25,19 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     let mut runner = Runner::new(&generator, folder.path(), seconds);
     let titles = ["case", "requests/s", "server CPU µs", "Redis CPU µs", "sum µs", "sum, relative to batched"];
     let mut table = MarkdownTable::new(titles);
-    for names in CASES {
+    for (framework, names) in Framework::ALL.into_iter().flat_map(|framework| CASES.map(|names| (framework, names))) {
         let mut runs: [Vec<CaseRun>; 3] = Default::default();
         for round in 0..rounds {
             for (name, runs) in names.iter().zip(&mut runs) {
                 let case = Case::named(name).ok_or_else(|| format!("unknown case: {name}"))?;
-                let run = runner.run(case, &mut redis)?;
-                println!("round {} of {rounds}: {name:<24} {:>8.0} requests/s", round + 1, run.throughput());
+                let run = runner.run(framework, case, &mut redis)?;
+                let (name, rate) = (title(framework, name), run.throughput());
+                println!("round {} of {rounds}: {name:<42} {rate:>8.0} requests/s", round + 1);
                 runs.push(run);
             }
         }
-        let rows = names.iter().zip(&runs).filter_map(|(name, runs_of_case)| row(name, runs_of_case, &runs[0]));
+        let rows = names.iter().zip(&runs);
+        let rows = rows.filter_map(|(name, runs_of_case)| row(title(framework, name), runs_of_case, &runs[0]));
         rows.for_each(|row| table.push(row));
     }
     println!("\n{}", machine::line(&[redis.version()?]));
@@ -40,16 +45,21 @@ pub(crate) fn measure(rounds: u64, seconds: u64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The name of a row.
+fn title(framework: Framework, name: &str) -> String {
+    format!("{}, {name}", framework.name())
+}
+
 /// CPU time of server and Redis per request, in microseconds.
 fn cost(run: &CaseRun) -> f64 {
     run.micros_per_request(run.cpu.server + run.cpu.redis)
 }
 
-fn row(name: &str, runs: &[CaseRun], batched: &[CaseRun]) -> Option<[String; 6]> {
+fn row(name: String, runs: &[CaseRun], batched: &[CaseRun]) -> Option<[String; 6]> {
     let spread = |figure: &dyn Fn(&CaseRun) -> f64| Spread::of(runs.iter().map(figure));
     let ratio = Spread::of_pairs(runs, batched, |run, batched| cost(run) / cost(batched))?;
     Some([
-        name.to_owned(),
+        name,
         spread(&CaseRun::throughput)?.cell(0),
         spread(&|run| run.micros_per_request(run.cpu.server))?.cell(1),
         spread(&|run| run.micros_per_request(run.cpu.redis))?.cell(1),
@@ -79,7 +89,7 @@ mod tests {
 
     #[test]
     fn row_shows_cost_and_ratio_per_round() {
-        let row = row("x", &[run(30), run(50), run(40)], &[run(20), run(40), run(20)]).unwrap();
+        let row = row("x".to_owned(), &[run(30), run(50), run(40)], &[run(20), run(40), run(20)]).unwrap();
         let cpu = ["30.0 (22.5–37.5)", "10.0 (7.5–12.5)", "40.0 (30.0–50.0)"];
         assert_eq!(row[2..], [cpu[0], cpu[1], cpu[2], "1.50 (1.25–2.00)"]);
     }

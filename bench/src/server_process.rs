@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use crate::Failure;
 use crate::allocation_count::AllocationCount;
 use crate::case::Case;
+use crate::framework::Framework;
 use crate::scale_server::DONE;
 
 /// The command that runs this program as the server.
@@ -20,21 +21,34 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts this program as the server, and waits until it listens and has issued its tokens.
+    /// Starts this program as the server on actix-web, and waits until it listens and has issued its tokens.
     pub(crate) fn start(case: &Case, redis: &str, tokens: &Path, per_thread: usize) -> Result<Self, Failure> {
-        Self::start_program(&std::env::current_exe()?, case, redis, tokens, per_thread)
+        Self::start_on(Framework::Actix, case, redis, tokens, per_thread)
     }
 
-    /// Like [`start`](Self::start), with another program.
+    /// Like [`start`](Self::start), on this framework.
+    pub(crate) fn start_on(
+        framework: Framework,
+        case: &Case,
+        redis: &str,
+        tokens: &Path,
+        per_thread: usize,
+    ) -> Result<Self, Failure> {
+        Self::start_program(&std::env::current_exe()?, framework, case, redis, tokens, per_thread)
+    }
+
+    /// Like [`start_on`](Self::start_on), with another program.
     pub(crate) fn start_program(
         program: &Path,
+        framework: Framework,
         case: &Case,
         redis: &str,
         tokens: &Path,
         per_thread: usize,
     ) -> Result<Self, Failure> {
         let mut program = Command::new(program);
-        Self::spawn(program.args([SERVE, case.name, redis]).arg(tokens).arg(per_thread.to_string()), case.name)
+        let program = program.args([SERVE, case.name, redis]).arg(tokens).arg(per_thread.to_string());
+        Self::spawn(program.arg(framework.name()), case.name)
     }
 
     /// Starts a server that prints its URL once it listens, and waits for the URL.

@@ -88,9 +88,9 @@ pub struct Redis {
 /// The way commands are sent. The modes other than `Batched` exist for the benchmark.
 #[derive(Clone, Copy)]
 enum SendMode {
-    /// In batches, over the calling thread's connection.
+    /// In batches, over the connection of the calling thread, or of all threads of a multi-threaded runtime.
     Batched,
-    /// One by one, over the calling thread's connection.
+    /// One by one, over the same connection.
     OneByOne,
     /// One by one, over the shared connection.
     Shared,
@@ -109,7 +109,8 @@ impl Redis {
     ///
     /// A background thread that runs nothing else opens the connection, drives it and reconnects it, so a handler that blocks its own
     /// thread does not stall it. This returns at once, even if no server is reachable yet. An actix worker, or any other thread that
-    /// drives a single-threaded runtime, soon gets its own connection, which saves the switch to the background thread.
+    /// drives a single-threaded runtime, soon gets its own connection, which saves the switch to the background thread. The threads of
+    /// multi-threaded runtimes soon get one in common, which the background thread drives.
     ///
     /// With TLS, the system's trusted certificates apply, or those in the file that `SSL_CERT_FILE` names.
     ///

@@ -1,5 +1,7 @@
-//! The connection that each worker thread has to itself: it only reduces latency.
+//! The connection that each worker thread has to itself, and the one that the threads of multi-threaded runtimes have in common: they only
+//! reduce CPU time and latency.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use onceward::Kind;
@@ -12,7 +14,7 @@ use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, command};
 use onceward_tests::shop::Shop;
 use onceward_tests::tls_redis::TlsRedis;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
@@ -170,6 +172,96 @@ fn thread_that_blocks_on_a_worker_leaves_no_connection_behind() {
         let are_closed = || async { connections(&redis).len() == 2 };
         until("only the connections from before are left", SOON, are_closed).await;
     });
+}
+
+/// Sends this many commands at once, from tasks of the runtime.
+async fn ask_from_tasks(store: &Redis, count: usize) {
+    let asked: Vec<_> = (0..count)
+        .map(|_| {
+            let own = store.clone();
+            tokio::spawn(async move { own.look(&ticket()).await })
+        })
+        .collect();
+    for asked in asked {
+        asked.await.unwrap().expect("the store answers");
+    }
+}
+
+fn multi_threaded() -> Runtime {
+    Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap()
+}
+
+#[test]
+fn multi_threaded_runtimes_share_one_connection_that_outlives_them() {
+    let redis = RedisServer::start();
+    let store = Redis::open(&redis.url()).unwrap().timeout(SOON);
+    let first = multi_threaded();
+    first.block_on(warm(&store, &redis));
+    let before = connections(&redis);
+    first.block_on(ask_from_tasks(&store, 200));
+    let own = store.clone();
+    let blocking = first.spawn_blocking(move || Handle::current().block_on(async { own.look(&ticket()).await }));
+    first.block_on(blocking).unwrap().expect("the store answers");
+    assert_eq!(connections(&redis), before, "one connection for all threads");
+    drop(first);
+    multi_threaded().block_on(ask_from_tasks(&store, 200));
+    assert_eq!(connections(&redis), before, "another runtime uses the same connection");
+    drop(store);
+    let are_closed = || async { connections(&redis).is_empty() };
+    multi_threaded().block_on(until("the connections are closed", SOON, are_closed));
+}
+
+/// The thread is blocked by the task that has just sent a command: a driver on that thread would be blocked too.
+#[test]
+fn blocked_thread_of_a_multi_threaded_runtime_stalls_no_other() {
+    let redis = RedisServer::start();
+    let store = Redis::open(&redis.url()).unwrap().timeout(TIMEOUT);
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        warm(&store, &redis).await;
+        let before = connections(&redis);
+        for _ in 0..3 {
+            let own = store.clone();
+            let blocked = tokio::spawn(async move {
+                let (ticket, mut is_held_up) = (ticket(), false);
+                let mut asked = own.look(&ticket);
+                poll_fn(|context| {
+                    let polled = asked.as_mut().poll(context);
+                    if !std::mem::replace(&mut is_held_up, true) {
+                        hold_up();
+                    }
+                    polled
+                })
+                .await
+            });
+            while !blocked.is_finished() {
+                let asked = Instant::now();
+                store.look(&ticket()).await.expect("the store answers");
+                assert!(asked.elapsed() < TIMEOUT, "{:?}", asked.elapsed());
+            }
+            blocked.await.unwrap().expect("the reply has arrived");
+        }
+        assert_eq!(connections(&redis), before, "no connection is replaced");
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reset_common_connection_is_reopened() {
+    let redis = RedisServer::start();
+    let store = Redis::open(&redis.url()).unwrap();
+    warm(&store, &redis).await;
+    for _ in 0..3 {
+        let before = connections(&redis);
+        redis.ask::<i64>(&format!("CLIENT KILL ID {}", before[1]));
+        let is_well = || async {
+            // A command in flight may be lost.
+            let _ = store.look(&ticket()).await;
+            let now = connections(&redis);
+            now.len() == 2 && !now.contains(&before[1])
+        };
+        until("the connection is reopened", SOON, is_well).await;
+        ask_from_tasks(&store, 10).await;
+    }
 }
 
 /// Were its own connection refused, a thread would silently use the shared one.

@@ -132,8 +132,7 @@ impl ManagedConnection {
             eviction: Arc::clone(&eviction),
         };
         runtime::spawn(keeper.keep_connected());
-        let thread_local =
-            ThreadLocalConnector { broken, wanted: watch::Sender::new(()), breaker: Arc::clone(&breaker) };
+        let thread_local = ThreadLocalConnector::new(broken, Arc::clone(&breaker));
         Self { state, open, known, thread_local, breaker, eviction }
     }
 
