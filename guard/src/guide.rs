@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`concepts`] | policies, what counts as applied, the `Onceward-Outcome` header, bound tokens, glossary |
 //! | [`actix`] | protecting actix-web routes, waiting, rolling it out |
+//! | [`axum`] | protecting axum routes and tower services, the order of layers |
 //! | [`keys`] | idempotency keys: what a duplicate receives, at most once or retryable |
 //! | [`intervals`] | deduplication without a token or key, locks |
 //! | [`jobs`] | jobs and queue consumers |
@@ -20,6 +21,7 @@ macro_rules! pages {
     ($($page:ident: $file:literal),* $(,)?) => {
         $(
             #[doc = "[Actix]: crate::guide::actix"]
+            #[doc = "[Axum]: crate::guide::axum"]
             #[doc = "[Concepts]: crate::guide::concepts"]
             #[doc = "[Intervals]: crate::guide::intervals"]
             #[doc = "[Jobs]: crate::guide::jobs"]
@@ -38,6 +40,7 @@ macro_rules! pages {
 pages! {
     concepts: "../docs/concepts.md",
     actix: "../docs/actix.md",
+    axum: "../docs/axum.md",
     keys: "../docs/keys.md",
     intervals: "../docs/intervals.md",
     jobs: "../docs/jobs.md",

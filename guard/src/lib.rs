@@ -7,7 +7,30 @@
 //!
 //! # Quick start
 //!
-//! A client fetches a token and sends it with the form. The route accepts each token once:
+//! A client fetches a token and sends it with the form. The route accepts each token once. On axum:
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use axum::Router;
+//! use axum::routing::post;
+//! use onceward::Guard;
+//! use onceward::axum::{Protect, SubjectFrom, entered, token_route};
+//! use onceward::store::Memory;
+//!
+//! async fn place_order() -> &'static str {
+//!     "ordered"
+//! }
+//!
+//! let guard = Guard::new(Memory::new());
+//! let protect = Protect::token(&guard, SubjectFrom::anonymous());
+//! let app: Router = Router::new()
+//!     .merge(token_route(&guard, SubjectFrom::anonymous()))
+//!     .route("/orders", post(entered(place_order)).layer(protect));
+//! # let _ = app;
+//! # }
+//! ```
+//!
+//! On actix-web:
 //!
 //! ```
 //! # #[cfg(feature = "actix")] {
@@ -28,14 +51,14 @@
 //! # }
 //! ```
 //!
-//! For a client that sends an `Idempotency-Key`, use [`actix::Protect::key`]. For more than one process, replace `Memory` with
+//! For a client that sends an `Idempotency-Key`, use [`Protect::key`](http::Protect::key). For more than one process, replace `Memory` with
 //! [`store::Redis`] or [`store::Sql`]. Without a framework, [`Guard::run`] runs any function once. It is built on [`Guard::check`], whose
 //! verdict to run contains a [`Pass`].
 //!
 //! # Guides
 //!
 //! [`guide`] has a page per task, each with complete examples: [concepts](guide::concepts), [actix-web](guide::actix),
-//! [keys](guide::keys), [intervals](guide::intervals), [jobs](guide::jobs), [transactions](guide::transactions),
+//! [axum](guide::axum), [keys](guide::keys), [intervals](guide::intervals), [jobs](guide::jobs), [transactions](guide::transactions),
 //! [stores](guide::stores), [graceful shutdown](guide::shutdown), [testing](guide::testing).
 //!
 //! # Policies
@@ -52,7 +75,7 @@
 //! | response | token, interval | key |
 //! |---|---|---|
 //! | below 400 | applied | applied: stored and replayed |
-//! | 401, 403, 408, 425, 429, 500, 501, 503, and any response created before the handler was called ([`actix::entered()`]) | not applied | not applied; [at most once](KeyRules::at_most_once), 408, 500, 501 and 503 are unknown |
+//! | 401, 403, 408, 425, 429, 500, 501, 503, and any response created before the handler was called (`entered` of [`actix`](actix::entered()) and [`axum`](axum::entered())) | not applied | not applied; [at most once](KeyRules::at_most_once), 408, 500, 501 and 503 are unknown |
 //! | other 4xx | not applied: the user corrects the form and sends it again | applied: a business response, stored and replayed |
 //! | other 5xx, a panic, an aborted task | unknown: the token stays used | unknown: the claim waits for its lease, or for [`Guard::settle`] |
 //!
@@ -122,7 +145,9 @@
 //!
 //! No feature is on by default.
 //!
-//! - `actix`: [`actix::Protect`] and the rest of the middleware
+//! - `actix`: [`actix::Protect`], middleware for actix-web 4
+//! - `axum`: [`axum::Protect`], a layer for axum 0.8, with a token route, extractors and a graceful shutdown
+//! - `tower`: [`tower::Protect`], the same layer for any tower or hyper service
 //! - `redis`: [`store::Redis`], for more than one process
 //! - `sql`: [`store::Sql`], on PostgreSQL and SQLite; and [`transaction`], for records that are committed with the rows of the application.
 //!   The crate `onceward-patterns` has idempotent changes to rows of your own tables

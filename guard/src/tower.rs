@@ -1,5 +1,5 @@
 //! A layer for [tower](https://docs.rs/tower) services over `http` types: hyper services, and axum's routers, for which
-//! [`onceward::axum`](https://docs.rs/onceward) adds extractors and a token route (feature `axum`). This module translates requests and
+//! [`onceward::axum`](crate::axum) adds extractors and a token route (feature `axum`). This module translates requests and
 //! responses; [`Guard`](crate::Guard) and [`Policy`](crate::Policy) make the decisions.
 //!
 //! ```

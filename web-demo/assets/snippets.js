@@ -1,4 +1,4 @@
-// Code to copy, in seven languages. Each snippet follows the settings.
+// Code to copy, in eight tabs. Each snippet follows the settings.
 
 import { node, python } from "./backend_snippets.js";
 import recipe from "./recipe.js";
@@ -9,7 +9,7 @@ const KEEPS = ["remembered", "key"];
 
 /** Returns the text of a tab. */
 export function snippet(tab, switches) {
-  const write = { "tab-html": html, "tab-fetch": fetching, "tab-python": python, "tab-node": node, "tab-actix": actix, "tab-nginx": nginx, "tab-curl": curl }[tab];
+  const write = { "tab-html": html, "tab-fetch": fetching, "tab-python": python, "tab-node": node, "tab-actix": actix, "tab-axum": axum, "tab-nginx": nginx, "tab-curl": curl }[tab];
   return write({ ...switches, takesToken: TAKES_TOKEN.includes(switches.policy) });
 }
 
@@ -83,8 +83,8 @@ const WRAPS = {
   interval: "Protect::interval(&guard, SubjectFrom::client_address(), IntervalRules::new())",
 };
 
-/** The module of each name. */
-const NAMES = {
+/** The module of each name, with actix-web. */
+const ACTIX_NAMES = {
   "std::time": ["Duration"],
   "actix_web": ["App", "HttpResponse", "web"],
   "actix_web::rt::time": ["sleep"],
@@ -93,26 +93,47 @@ const NAMES = {
   "onceward::store": ["Memory"],
 };
 
-/** Returns the imports of the names in the code. */
-function uses(code) {
-  return Object.entries(NAMES).flatMap(([path, names]) => {
+/** The module of each name, with axum. */
+const AXUM_NAMES = {
+  "std::net": ["SocketAddr"],
+  "std::time": ["Duration"],
+  "axum": ["Router"],
+  "axum::http": ["StatusCode"],
+  "axum::routing": ["post"],
+  "onceward": ["Guard", "IntervalRules", "KeyRules"],
+  "onceward::axum": ["Protect", "SubjectFrom", "entered", "token_route"],
+  "onceward::store": ["Memory"],
+  "tokio::time": ["sleep"],
+};
+
+/** Returns the imports of the names in the code, and the code. */
+function withUses(modules, code) {
+  const uses = Object.entries(modules).flatMap(([path, names]) => {
     const used = names.filter((name) => new RegExp(`\\b${name}\\b`).test(code));
     if (used.length === 0) return [];
     return `use ${path}::${used.length === 1 ? used[0] : `{${used.join(", ")}}`};\n`;
   });
+  return `${uses.join("")}\n${code}`;
 }
 
-function actix({ policy, handlerMode, takesToken }) {
-  const body = [];
+/** Returns the body of the handler, in Rust: how it responds after an order, and how it fails. */
+function rustBody({ policy, handlerMode }, ordered, failed) {
   const lost = KEEPS.includes(policy) ? "stored before it is sent: a lost response is replayed" : "a lost response is gone: a duplicate is rejected";
   const renewed = KEEPS.includes(policy) ? " // its claim is renewed meanwhile" : "";
-  if (handlerMode.includes("slow")) body.push(`    sleep(Duration::from_millis(1200)).await;${renewed}`);
-  if (handlerMode.includes("fails")) body.push("    HttpResponse::ServiceUnavailable().finish() // nothing happened: it may be sent again");
-  else if (handlerMode.includes("loses")) body.push(`    HttpResponse::Created().body("ordered") // ${lost}`);
-  else body.push('    HttpResponse::Created().body("ordered")');
+  const body = handlerMode.includes("slow") ? [`    sleep(Duration::from_millis(1200)).await;${renewed}`] : [];
+  if (handlerMode.includes("fails")) body.push(`    ${failed} // nothing happened: it may be sent again`);
+  else if (handlerMode.includes("loses")) body.push(`    ${ordered} // ${lost}`);
+  else body.push(`    ${ordered}`);
+  return body.join("\n");
+}
+
+function actix(switches) {
+  const { policy, takesToken } = switches;
   const token = takesToken ? "\n    .service(token_route(&guard, SubjectFrom::anonymous()))" : "";
-  const code = `async fn place_order() -> HttpResponse {
-${body.join("\n")}
+  return withUses(
+    ACTIX_NAMES,
+    `async fn place_order() -> HttpResponse {
+${rustBody(switches, 'HttpResponse::Created().body("ordered")', "HttpResponse::ServiceUnavailable().finish()")}
 }
 
 let guard = Guard::new(Memory::new());
@@ -121,6 +142,23 @@ let app = App::new()${token}
         web::resource("/orders")
             .wrap(${WRAPS[policy]})
             .route(web::post().to(place_order)),
-    );`;
-  return `${uses(code).join("")}\n${code}`;
+    );`,
+  );
+}
+
+function axum(switches) {
+  const { policy, takesToken } = switches;
+  const token = takesToken ? "\n    .merge(token_route(&guard, SubjectFrom::anonymous()))" : "";
+  const address = policy === "interval" ? "\nlet app = app.into_make_service_with_connect_info::<SocketAddr>(); // for client_address()" : "";
+  return withUses(
+    AXUM_NAMES,
+    `async fn place_order() -> (StatusCode, &'static str) {
+${rustBody(switches, '(StatusCode::CREATED, "ordered")', '(StatusCode::SERVICE_UNAVAILABLE, "")')}
+}
+
+let guard = Guard::new(Memory::new());
+let protect = ${WRAPS[policy]};
+let app = Router::new()${token}
+    .route("/orders", post(entered(place_order)).layer(protect));${address}`,
+  );
 }

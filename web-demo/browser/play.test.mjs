@@ -155,7 +155,7 @@ story("the snippets follow the settings, and the curl lines run as copied", asyn
   const has = { remembered: "remember(Duration::from_secs(600))", token: "Protect::token(", key: "Protect::key(", interval: "Protect::interval(" };
   for (const [policy, line] of Object.entries(has)) {
     await customer.turn(policy);
-    assert.ok((await text("actix")).includes(line), policy);
+    for (const tab of ["actix", "axum"]) assert.ok((await text(tab)).includes(line), `${tab} ${policy}`);
     assert.ok((await text("fetch")).includes(`/demo/orders/${policy}`), policy);
     assert.equal((await text("html")).includes("data-onceward"), policy === "remembered" || policy === "token", policy);
     const recipe = (await readFile(new URL("../../deploy/nginx.conf", import.meta.url), "utf8")).trim();
@@ -172,20 +172,27 @@ story("the snippets follow the settings, and the curl lines run as copied", asyn
   }
   for (const policy of Object.keys(has)) {
     await customer.turn(policy);
-    const [head, body] = (await text("actix")).split("\n\nasync fn");
-    assert.equal(body.includes("claim is renewed"), policy === "remembered" || policy === "key", `${policy}: only these have a claim`);
-    const named = head.match(/\w+/g);
-    for (const name of ["App", "Duration", "Guard", "HttpResponse", "IntervalRules", "KeyRules", "Memory", "Protect", "SubjectFrom", "sleep", "token_route"]) {
-      assert.equal(named.includes(name), new RegExp(`\\b${name}\\b`).test(body), `${policy}: ${name}`);
+    const names = {
+      actix: ["App", "Duration", "Guard", "HttpResponse", "IntervalRules", "KeyRules", "Memory", "Protect", "SubjectFrom", "sleep", "token_route"],
+      axum: ["Duration", "Guard", "IntervalRules", "KeyRules", "Memory", "Protect", "Router", "SocketAddr", "StatusCode", "SubjectFrom", "entered", "post", "sleep", "token_route"],
+    };
+    for (const tab of ["actix", "axum"]) {
+      const [head, body] = (await text(tab)).split("\n\nasync fn");
+      assert.equal(body.includes("claim is renewed"), policy === "remembered" || policy === "key", `${tab} ${policy}: only these have a claim`);
+      const named = head.match(/\w+/g);
+      for (const name of names[tab]) assert.equal(named.includes(name), new RegExp(`\\b${name}\\b`).test(body), `${tab} ${policy}: ${name}`);
     }
   }
   await customer.turn("slow", "loses");
   for (const policy of Object.keys(has)) {
     await customer.turn(policy);
-    assert.equal((await text("actix")).includes("is replayed"), policy === "remembered" || policy === "key", policy);
+    for (const tab of ["actix", "axum"]) {
+      assert.equal((await text(tab)).includes("is replayed"), policy === "remembered" || policy === "key", `${tab} ${policy}`);
+    }
   }
   await customer.turn("loses", "fails");
   assert.match(await text("actix"), /ServiceUnavailable/);
+  assert.match(await text("axum"), /SERVICE_UNAVAILABLE/);
   assert.match(await text("fetch"), /"Demo-Handler": "fails"/);
   assert.match(await text("curl"), /Demo-Handler: fails/);
 });

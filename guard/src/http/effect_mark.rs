@@ -12,6 +12,8 @@ use crate::effect::Effect;
 /// let response = HttpResponse::Ok().body("sold out").effect(Effect::NotApplied);
 /// # let _ = response;
 /// ```
+///
+/// On axum, an [`Effect`] is also a part of a response: `(Effect::NotApplied, "sold out")`.
 pub trait MarkEffect {
     /// States whether the submission took effect.
     #[must_use]

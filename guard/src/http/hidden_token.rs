@@ -31,6 +31,8 @@ use crate::token::Token;
 /// }
 /// ```
 ///
+/// On axum, a handler can also [extract](crate::axum) it, if a [`Guard`] is in the state of the router.
+///
 /// If the page also uses the browser SDK, the first submission uses this token, or a new one if it has expired.
 #[derive(Debug)]
 pub struct HiddenToken {

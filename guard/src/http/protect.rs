@@ -27,7 +27,33 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of a response that are read on a route that judges by the body.
 const JUDGED: usize = 1024 * 1024;
 
-/// Middleware that runs each submission at most once.
+/// Middleware that runs each submission at most once: the builder of a route's rules, for every web framework.
+///
+/// `F` is the framework. Name it through the type of an adapter: [`actix::Protect`](crate::actix::Protect) is middleware for `wrap`,
+/// [`axum::Protect`](crate::axum::Protect) and [`tower::Protect`](crate::tower::Protect) are a layer for `layer`. All have the same
+/// constructors and setters.
+///
+/// On axum:
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::Router;
+/// use axum::routing::post;
+/// use onceward::axum::{KeyFrom, Protect, SubjectFrom, entered};
+/// use onceward::store::Memory;
+/// use onceward::{Guard, KeyRules};
+///
+/// let guard = Guard::new(Memory::new());
+/// let orders = Protect::token(&guard, SubjectFrom::anonymous()).bound().next_token();
+/// let payments = Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once()).from(KeyFrom::path("order"));
+/// let app: Router = Router::new()
+///     .route("/orders", post(entered(async || "ordered")).layer(orders))
+///     .route("/payments/{order}", post(entered(async || "paid")).layer(payments));
+/// # let _ = app;
+/// # }
+/// ```
+///
+/// On actix-web:
 ///
 /// ```
 /// use actix_web::{HttpResponse, web};
@@ -49,10 +75,10 @@ const JUDGED: usize = 1024 * 1024;
 ///
 /// # CORS
 ///
-/// Install CORS middleware outside of the guard: its `wrap` comes after the guard's, `.wrap(protect).wrap(cors)`, or is on the outer `App`.
-/// Every response then carries the CORS headers, including replays and rejections, which the guard sends without calling the inner
-/// services. Inside of the guard, CORS would add its headers to the first response only: they are not stored, and a script of another
-/// origin could not read the replay.
+/// Install CORS middleware outside of the guard: its `wrap` or `layer` comes after the guard's, as in `.wrap(protect).wrap(cors)`, or is on
+/// the outer `App` or `Router`. Every response then carries the CORS headers, including replays and rejections, which the guard sends
+/// without calling the inner services. Inside of the guard, CORS would add its headers to the first response only: they are not stored,
+/// and a script of another origin could not read the replay.
 ///
 /// ```
 /// use actix_web::middleware::DefaultHeaders;
@@ -79,9 +105,11 @@ const JUDGED: usize = 1024 * 1024;
 /// same ticket, for example one guard on a scope and one on a resource, the handler does not run: the client receives a 500 `internal`, the
 /// log names both guards, and the token or key is valid again.
 ///
-/// Build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker. If each worker
-/// builds its own [`Memory`](crate::store::Memory), the server panics at startup; a `Memory` inside your own
-/// [`Store`](crate::store::Store) is not detected.
+/// # One guard for all workers
+///
+/// On actix-web, build the guard before `HttpServer::new` and move a clone into the closure: the closure runs once in every worker. If each
+/// worker builds its own [`Memory`](crate::store::Memory), the server panics at startup; a `Memory` inside your own
+/// [`Store`](crate::store::Store) is not detected. On axum the router is built once.
 ///
 /// # Setters by policy
 ///
@@ -114,7 +142,7 @@ impl<F: Framework> Protect<F, TokenPolicy> {
     /// [`bound`](Self::bound) rejects unbound tokens.
     ///
     /// # Panics
-    /// If every worker of a server builds its own memory store: build the guard before `HttpServer::new`.
+    /// If every worker of an actix-web server builds its own memory store: build the guard before `HttpServer::new`.
     #[track_caller]
     pub fn token(guard: &Guard, subject: SubjectSource<F::Request>) -> Self {
         Self::new(guard, subject, Policy::token(), 0)
@@ -143,11 +171,12 @@ impl<F: Framework> Protect<F, KeyPolicy> {
     /// Requires a key: `Idempotency-Key`, unless [`from`](Self::from) names another source. The first response for a key is stored and
     /// replayed; a request with the same key and different content is rejected.
     ///
-    /// Mark the handler with [`entered`](super::entered()). Then a request that an extractor rejects releases the key, whatever the
-    /// error, and every response of the handler counts by its status. Without the mark, a 4xx from an extractor looks like a 4xx from a
-    /// handler that passes on another party's error. So without it, only these errors count as created before the handler:
+    /// Mark the handler with `entered` ([actix-web](crate::actix::entered()), [axum](crate::axum::entered())). Then a request that an
+    /// extractor rejects releases the key, whatever the error, and every response of the handler counts by its status. Without the mark, a
+    /// 4xx from an extractor looks like a 4xx from a handler that passes on another party's error. On axum, every response then counts as
+    /// the handler's, except that a 408 is unknown. On actix-web, only these errors count as created before the handler:
     ///
-    /// - an error wrapped in [`ExtractorError`](super::ExtractorError), which declares it;
+    /// - an error wrapped in [`ExtractorError`](crate::actix::ExtractorError), which declares it;
     /// - without [at most once](KeyRules::at_most_once), and if the body was read to its end: an error of `Json` (syntax, type, size),
     ///   of `Form` (type, size, encoding, not its fields), and `PathError`, each as actix-web created it, not wrapped by an
     ///   `error_handler`.
@@ -292,7 +321,7 @@ impl<F: Framework, P: ComparesContent> Protect<F, P> {
         self.retyped()
     }
 
-    /// Accepts a body over the limit without comparing it. By default it is rejected. A body that contains the [key](KeyFrom::body) is
+    /// Accepts a body over the limit without comparing it. By default it is rejected. A body that contains the [key](KeySource::body) is
     /// always rejected if it is over the limit.
     ///
     /// ```compile_fail,E0599
@@ -330,8 +359,8 @@ impl<F: Framework, P: StoresResponses> Protect<F, P> {
     /// the rest of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) limits how many may wait;
     /// [`Guard::check_and_wait`] documents what each receives.
     ///
-    /// A duplicate stops waiting if its client resets the connection, and also if the client closes it, provided that the server
-    /// [records its peers](super::Peer).
+    /// A duplicate stops waiting if its client resets or closes the connection. On actix-web, closing counts only if the server
+    /// [records its peers](crate::actix::Peer).
     ///
     /// Without stored responses there is nothing to wait for:
     ///
@@ -392,8 +421,9 @@ impl<F: Framework, P> Protect<F, P> {
     /// a path are the same action ([`canonical`](onceward_api::path::canonical)).
     ///
     /// Middleware that rewrites the path, such as `NormalizePath`, has to run before the guard; otherwise `/pay`, `/pay/` and `//pay`
-    /// are three actions. Middleware of the application runs before that of a route; of two at the same level, the one that is wrapped
-    /// last runs first:
+    /// are three actions. On axum, the middleware of a `Router` runs after a route has matched, so wrap `NormalizePath` around the whole
+    /// router. On actix-web, middleware of the application runs before that of a route; of two at the same level, the one that is
+    /// wrapped last runs first:
     ///
     /// ```
     /// use actix_web::middleware::NormalizePath;
@@ -410,11 +440,12 @@ impl<F: Framework, P> Protect<F, P> {
     /// # let _ = (around_a_route, around_the_application);
     /// ```
     ///
-    /// If a path is rewritten inside of the guard, and the action has no name, an error is logged.
+    /// If a path is rewritten inside of the guard, and the action has no name, an error is logged on actix-web. The tower layer cannot
+    /// notice it.
     ///
-    /// Name the action of a route with a tail pattern, as in `/files/{tail:.*}`: `a/b` and `a%2Fb` are two paths, and `web::Path`
-    /// decodes both to the same parameter. The same applies to octets that are not UTF-8: they remain distinct paths, and `web::Path`
-    /// decodes all of them to U+FFFD.
+    /// Name the action of a route with a tail pattern, as in `/files/{tail:.*}` of actix-web or `/files/{*tail}` of axum: `a/b` and
+    /// `a%2Fb` are two paths, and the `Path` extractor decodes both to the same parameter. The same applies to octets that are not UTF-8:
+    /// they remain distinct paths, and `web::Path` of actix-web decodes all of them to U+FFFD.
     #[must_use]
     pub fn action(mut self, action: impl Into<Arc<str>>) -> Self {
         self.rules.reader.action = Some(action.into());

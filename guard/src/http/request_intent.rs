@@ -51,6 +51,8 @@ use crate::subject::Subject;
 /// # }
 /// ```
 ///
+/// On axum the handler extracts `http::request::Parts`, and [`axum::reject`](crate::axum::reject) takes them in place of the request.
+///
 /// On a route without a key the intent has none, and `transact` rejects with `key_missing`. If [`Protect`](super::Protect) does
 /// not check the request, because it is [off](crate::Mode::Off), or because the key is optional and missing, the intent has the subject
 /// and the action of the route and no key; with a guard that is off `transact` runs nevertheless.

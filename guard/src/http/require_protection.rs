@@ -37,11 +37,34 @@ pub struct Exempt;
 /// A redirect may come from the handler, or from a login check outside of the guard: its route is reported too, until a guard is seen
 /// on it, but not rejected. Any other response proves nothing, nor does a response that middleware of the application or of a scope
 /// gave before the route was reached. So if middleware responds with success in place of a handler, such as a maintenance page, install
-/// it there and not on the route itself.
+/// it there and not on the route itself. A layer of axum's router runs after the route has matched: add such a layer after this one.
 ///
-/// Two resources with the same pattern, distinguished by a routing guard, count as one route, and a guard on either counts for both.
+/// Two resources of actix-web with the same pattern, distinguished by a routing guard, count as one route, and a guard on either counts
+/// for both.
 /// Run your own tests with this middleware; [`unprotected`](Self::unprotected) returns the routes that they found. With a guard that
 /// observes, nothing is rejected; with one that is off, nothing is detected.
+///
+/// On axum, add the layer after the routes: `Router::layer` wraps those that exist already.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::Router;
+/// use axum::routing::post;
+/// use onceward::Guard;
+/// use onceward::axum::{Exempt, Protect, RequireProtection, SubjectFrom, entered};
+/// use onceward::store::Memory;
+///
+/// let guard = Guard::new(Memory::new());
+/// let protect = Protect::token(&guard, SubjectFrom::anonymous());
+/// let app: Router = Router::new()
+///     .route("/orders", post(entered(async || "ordered")).layer(protect))
+///     .route("/search", post(async || "found").layer(Exempt))
+///     .layer(RequireProtection::new(&guard));
+/// # let _ = app;
+/// # }
+/// ```
+///
+/// On actix-web:
 ///
 /// ```
 /// use actix_web::{App, HttpResponse, web};

@@ -212,7 +212,7 @@ impl OutcomeHeaders {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InnerOutcome(pub(crate) Outcome);
 
-/// What a guard adds to the response of a handler.
+/// The headers that a guard adds to the response of a handler.
 #[derive(Debug)]
 pub(crate) struct Signature {
     /// The outcome to report; `None` adds no header.

@@ -22,7 +22,7 @@ use crate::reply::{NoReply, Reply};
 /// A function of the application that decides the effect of a response.
 type Judge<H> = Arc<dyn Fn(&H, Option<&[u8]>) -> Option<Effect> + Send + Sync>;
 
-/// What a guard does with a request.
+/// The treatment of a request by a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Treatment {
     /// It passes the request on.

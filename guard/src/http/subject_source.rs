@@ -33,7 +33,8 @@ impl<R: RequestHead> SubjectSource<R> {
     }
 
     /// Uses the client address of the connection. Behind a proxy that is the proxy's address, and all clients share it. If the server does
-    /// not record client addresses, requests are rejected with 401.
+    /// not record client addresses, requests are rejected with 401. On axum, serve
+    /// `app.into_make_service_with_connect_info::<SocketAddr>()`, which records them.
     pub fn client_address() -> Self {
         Self(Source::ClientAddress)
     }
