@@ -115,7 +115,7 @@ model: ## Check the models of a token, a key and a Redis that loses data, with u
 	MODEL_FAULTS=2 cargo test --release -p onceward --locked --test epoch_model --test key_model --test redeem_model -- --nocapture
 
 .PHONY: races
-races: setup ## Race 32 requests for each of 10,000 tokens, in two processes and in memory (minutes)
+races: setup ## Race 32 requests for each of 10,000 tokens, in two processes of each web framework and in memory (minutes)
 	RACES=10000 cargo test --release --workspace --all-features --locked --test all races:: -- --nocapture
 
 .PHONY: faults

@@ -28,6 +28,7 @@ impl WebFramework for Actix {
     const DECODES_PATHS: bool = true;
     const SCOPES_INCLUDE_UNMATCHED: bool = true;
     const ANSWERS_HALF_CLOSED: bool = true;
+    const KNOWS_EXTRACTOR_ERRORS: bool = true;
     const HAS_PATTERNS: bool = true;
     const EVERY_PATH: &'static [&'static str] = &["/{all:.*}"];
     const UNMARKED_TIMEOUT: Effect = Effect::NotApplied;

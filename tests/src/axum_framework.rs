@@ -23,6 +23,7 @@ use tower_http::compression::CompressionLayer;
 use self::messages::{Parts, body_of, call_of, response_of};
 use crate::handler::{Handler, Takes};
 use crate::ledger::Ledger;
+use crate::reply::Reply;
 use crate::routes::{Entry, Layer, Route, Routes};
 use crate::test_server::TestServer;
 use crate::web_framework::WebFramework;
@@ -34,6 +35,7 @@ impl WebFramework for Tower {
     const DECODES_PATHS: bool = false;
     const SCOPES_INCLUDE_UNMATCHED: bool = false;
     const ANSWERS_HALF_CLOSED: bool = false;
+    const KNOWS_EXTRACTOR_ERRORS: bool = false;
     const HAS_PATTERNS: bool = false;
     const EVERY_PATH: &'static [&'static str] = &["/", "/{*all}"];
     const UNMARKED_TIMEOUT: Effect = Effect::Unknown;
@@ -109,7 +111,7 @@ fn method_router(route: &Route<Tower>, ledger: &Ledger) -> MethodRouter {
 }
 
 /// Responds with the reply of a layer, if it has one.
-async fn answered(reply: Option<crate::reply::Reply>, head: Parts, body: Body, next: Next) -> Response {
+async fn answered(reply: Option<Reply>, head: Parts, body: Body, next: Next) -> Response {
     match reply {
         Some(reply) => response_of(reply, &head).into_response(),
         None => next.run(Request::from_parts(head, body)).await,

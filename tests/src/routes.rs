@@ -41,6 +41,9 @@ pub struct Route<F: WebFramework> {
     pub layers: Vec<Layer<F>>,
 }
 
+/// A function that may respond in place of the handler.
+pub type Answer = Arc<dyn Fn(&Call) -> Option<Reply> + Send + Sync>;
+
 /// Middleware.
 pub enum Layer<F: WebFramework> {
     /// A guard.
@@ -52,7 +55,7 @@ pub enum Layer<F: WebFramework> {
     /// Compresses responses.
     Compress,
     /// Responds in place of the handler.
-    Answer(Arc<dyn Fn(&Call) -> Option<Reply> + Send + Sync>),
+    Answer(Answer),
 }
 
 impl<F: WebFramework> Routes<F> {

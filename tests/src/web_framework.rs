@@ -19,6 +19,9 @@ pub trait WebFramework: Framework + Sized {
     /// Whether a client that has closed its sending half still receives the response. hyper closes the connection; a handler that has
     /// begun finishes.
     const ANSWERS_HALF_CLOSED: bool;
+    /// Whether the adapter knows some errors of extractors by their type. Otherwise only the mark of a handler tells them from its
+    /// responses, and a run without a claim has no mark.
+    const KNOWS_EXTRACTOR_ERRORS: bool;
     /// Whether a path parameter may have a regular expression, as in `{name:.*}`.
     const HAS_PATTERNS: bool;
     /// The patterns that together match every path.

@@ -36,6 +36,11 @@ pub(crate) trait RequestBody: Stream<Item = Result<Bytes, Self::Error>> + Unpin 
         false
     }
 
+    /// Creates an error that [`is_too_large`](Self::is_too_large) judges like this one, for a second reader of the body.
+    fn like(_: &Self::Error) -> Self::Error {
+        Self::incomplete()
+    }
+
     /// Puts back the data that was read, so that the handler reads the same body from its beginning.
     fn put_back(&mut self, read: Bytes, end: BodyEnd<Self::Error>);
 }

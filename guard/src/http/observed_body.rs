@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::Stream;
 
-use super::body::RequestBody;
+use super::body::{BodyEnd, RequestBody};
 
 /// A body that is still arriving. The guard and the handler each read it from the beginning.
 pub(crate) struct ObservedBody<B>(Arc<SharedBody<B>>);
@@ -100,6 +100,15 @@ impl<B: RequestBody> BodyTap<B> {
     fn receive(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
         let mut arrival = self.body.arrival();
         let received = Pin::new(&mut arrival.rest).poll_next(context);
+        if let (Poll::Ready(Some(Err(_))), Patience::None) = (&received, self.patience) {
+            self.is_over = true;
+            return received.map_err(|error| {
+                let own = B::like(&error);
+                // The handler receives the error itself, as it does without a guard.
+                arrival.rest.put_back(Bytes::new(), BodyEnd::Broken(error));
+                own
+            });
+        }
         match &received {
             Poll::Ready(Some(Ok(chunk))) if arrival.size <= self.body.limit => {
                 arrival.size += chunk.len();
@@ -164,7 +173,6 @@ mod tests {
     use futures_util::stream::{self, StreamExt as _};
 
     use super::*;
-    use crate::http::body::BodyEnd;
 
     /// A body as a stream of chunks.
     struct Arriving(Pin<Box<dyn Stream<Item = Result<Bytes, &'static str>>>>);
@@ -192,9 +200,13 @@ mod tests {
             "incomplete"
         }
 
-        fn put_back(&mut self, read: Bytes, _: BodyEnd<&'static str>) {
+        fn put_back(&mut self, read: Bytes, end: BodyEnd<&'static str>) {
             let rest = std::mem::replace(self, Self::empty());
-            self.0 = Box::pin(stream::iter([Ok(read)]).chain(rest));
+            let read = stream::iter((!read.is_empty()).then_some(Ok(read)));
+            self.0 = match end {
+                BodyEnd::Broken(error) => Box::pin(read.chain(stream::iter([Err(error)]))),
+                BodyEnd::Open | BodyEnd::Whole => Box::pin(read.chain(rest)),
+            };
         }
     }
 
@@ -249,7 +261,9 @@ mod tests {
     async fn truncated_body_fails_for_guard_and_handler() {
         let body = ObservedBody::new(body(&["a"], Some(Err("reset"))), 10);
         assert_eq!((read(body.so_far()).await, body.ran_out()), (("a".into(), true), false));
-        assert_eq!(read(body.to_its_end()).await, ("a".into(), true));
+        let handler: Vec<_> = body.to_its_end().collect().await;
+        assert_eq!(handler[..2], [Ok(Bytes::from_static(b"a")), Err("reset")], "the handler receives the error itself");
+        assert_eq!(read(body.so_far()).await, ("a".into(), true));
     }
 
     #[tokio::test]

@@ -29,6 +29,18 @@ enum Source<B> {
     Broken(BoxError),
 }
 
+/// Stands for the error of a length limit, which has no constructor.
+#[derive(Debug)]
+struct TooLarge;
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the body exceeds a limit of the application")
+    }
+}
+
+impl Error for TooLarge {}
+
 impl<B> GuardedBody<B> {
     pub(crate) fn new(body: B) -> Self {
         Self::of(Source::Open(body))
@@ -102,7 +114,11 @@ where
 
     fn is_too_large(error: &BoxError) -> bool {
         let mut causes = std::iter::successors(Some(&**error as &(dyn Error + 'static)), |&error| error.source());
-        causes.any(|error| error.is::<LengthLimitError>())
+        causes.any(|error| error.is::<LengthLimitError>() || error.is::<TooLarge>())
+    }
+
+    fn like(error: &BoxError) -> BoxError {
+        if Self::is_too_large(error) { Box::new(TooLarge) } else { Self::incomplete() }
     }
 
     fn put_back(&mut self, read: Bytes, end: BodyEnd<BoxError>) {

@@ -1,4 +1,6 @@
 //! Intervals accept at most one equivalent request per subject and interval; locks accept one at a time.
+//!
+//! The test of two clocks, without HTTP, runs once: it tests the engine, not an adapter.
 
 use std::sync::Arc;
 use std::time::Duration;

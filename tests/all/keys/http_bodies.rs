@@ -1,4 +1,6 @@
 //! Bodies in every HTTP/1 framing, and responses without a body.
+//!
+//! The test without HTTP runs once: it tests the engine, not an adapter.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

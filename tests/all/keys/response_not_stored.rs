@@ -1,4 +1,6 @@
 //! A run without a stored response: its duplicate is rejected, and the detail says that the run was carried out and why there is no response.
+//!
+//! Tests of the service, of `Guard::run` and of transactions run once: they test the engine, not an adapter.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,5 +1,7 @@
 //! A duplicate that arrives while the first run is in flight may wait for its response. Waiting is bounded. It ends in a run of one
 //! waiter only if the first was certainly not applied.
+//!
+//! Tests that call the guard without HTTP, and the one with 10,000 waiters, run once: they test the engine, not an adapter.
 
 use std::collections::HashSet;
 use std::sync::Arc;

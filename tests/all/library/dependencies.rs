@@ -43,11 +43,8 @@ fn actix_feature_alone_has_few_dependencies() {
 }
 
 /// The crates of each web framework, by their prefixes.
-const FRAMEWORKS: [(&str, &[&str]); 3] = [
-    ("actix", &["actix"]),
-    ("tower", &["tower", "http-body"]),
-    ("axum", &["axum", "hyper", "tower", "http-body"]),
-];
+const FRAMEWORKS: [(&str, &[&str]); 3] =
+    [("actix", &["actix"]), ("tower", &["tower", "http-body"]), ("axum", &["axum", "hyper", "tower", "http-body"])];
 
 #[test]
 fn adapter_compiles_no_crate_of_another_framework() {

@@ -1,4 +1,6 @@
 //! Client disconnects and graceful shutdown: a handler that has begun finishes, once.
+//!
+//! The test of a drained guard, without HTTP, runs once: it tests the engine, not an adapter.
 
 use std::net::SocketAddr;
 use std::time::Duration;

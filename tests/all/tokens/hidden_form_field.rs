@@ -1,4 +1,6 @@
 //! A token that the server renders into a form protects it without any script.
+//!
+//! The pages of the shop are on actix-web only.
 
 use onceward::store::Memory;
 use onceward_tests::client::{http, send};

@@ -1,4 +1,6 @@
 //! Concurrent submissions of one token: one is accepted.
+//!
+//! The race inside one process, without HTTP, runs once: it tests the engine, not an adapter.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! A remembered token: the second click receives the first response, and nothing runs twice.
+//!
+//! The test of `Guard::check` runs once: it tests the engine, not an adapter.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! A token that an operator has revoked is rejected as revoked, never as used.
+//!
+//! Tests of the command line and of the client SDK run once, on actix-web.
 
 use std::time::Duration;
 

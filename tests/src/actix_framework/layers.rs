@@ -13,10 +13,8 @@ use futures_util::future::LocalBoxFuture;
 use onceward::actix::{Actix, Exempt};
 
 use super::messages::{call_of, response_of};
-use crate::call::Call;
 use crate::ledger::Ledger;
-use crate::reply::Reply;
-use crate::routes::Layer;
+use crate::routes::{Answer, Layer};
 
 type Boxed = BoxService<ServiceRequest, ServiceResponse<BoxBody>, Error>;
 
@@ -90,15 +88,13 @@ where
 }
 
 /// Responds in place of the inner service, if the layer has a response.
-struct Answering<A> {
+struct Answering {
     service: Boxed,
-    answer: A,
+    answer: Answer,
     ledger: Ledger,
 }
 
-impl<A: std::ops::Deref<Target = dyn Fn(&Call) -> Option<Reply> + Send + Sync>> Service<ServiceRequest>
-    for Answering<A>
-{
+impl Service<ServiceRequest> for Answering {
     type Response = ServiceResponse<BoxBody>;
     type Error = Error;
     type Future = LocalBoxFuture<'static, Result<Self::Response, Error>>;

@@ -136,12 +136,15 @@ async fn serve_axum(kind: &str, listener: TcpListener, guard: &Guard, ledger: &L
     let router = router(&routes(guard), ledger).into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, router);
     let (mut stop, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stopped = async move {
+        stop.recv().await;
+    };
     say(url)?;
     match kind {
         "axum" | "axum-impatient" | "axum-patient" => Ok(onceward::axum::serve(server, guard).await?),
         // Like actix-web, SIGTERM stops it gracefully, and SIGINT at once.
         "axum-undrained" => tokio::select! {
-            ended = server.with_graceful_shutdown(async move { drop(stop.recv().await) }) => Ok(ended?),
+            ended = server.with_graceful_shutdown(stopped) => Ok(ended?),
             _ = interrupt.recv() => Ok(()),
         },
         other => Err(format!("unknown kind of peer: {other}").into()),
