@@ -38,6 +38,7 @@
 
 mod body;
 mod captured;
+mod entered;
 mod exchange;
 mod middleware;
 mod request;
@@ -47,7 +48,8 @@ mod response;
 use http::request::Parts;
 
 pub use self::body::{GuardedBody, ProtectedBody};
-pub use self::middleware::{Protected, ProtectedCall};
+pub use self::entered::{Entered, MarkedService};
+pub use self::middleware::Protected;
 pub use self::require_protection::{Exempted, Required};
 pub use self::response::reject;
 use crate::http::{self as shared, KeySource, SubjectSource};

@@ -142,6 +142,10 @@ impl<B: MessageBody + 'static> HandlerResponse<Actix> for CapturedResponse<B> {
         }
     }
 
+    fn path(&self) -> Option<&str> {
+        self.request().map(|request| request.uri().path())
+    }
+
     fn effect(&self) -> Option<Effect> {
         self.extension()
     }

@@ -14,7 +14,10 @@ use super::peer::Peer;
 use super::request::known;
 use super::worker_stores::assert_shared;
 use crate::guard::Guard;
+use crate::http::sealed::Sealed;
 use crate::http::{Exchange, Framework, GuardResponse};
+
+impl Sealed for Actix {}
 
 impl Framework for Actix {
     type Request = HttpRequest;

@@ -9,6 +9,7 @@ use http::request::Parts;
 use onceward_api::Code;
 
 use crate::binding::Binding;
+use crate::effect::Effect;
 use crate::guard::Guard;
 use crate::http::{GuardResponse, GuardedRequest, HiddenToken, RequestHead as _, RequestIntent, UncheckedRoute};
 use crate::rejection::Rejection;
@@ -68,7 +69,8 @@ where
         let guard = Guard::from_ref(state);
         Self::issue(&guard, Binding::none()).await.map_err(|error| {
             tracing::debug!(%error, "could not issue a token for a page");
-            ExtractRejection::new(parts, &Rejection::new(Code::StoreUnavailable))
+            let rejection = Rejection::new(Code::StoreUnavailable);
+            ExtractRejection::of(GuardResponse::rejection_to(parts, &guard, &rejection), &rejection)
         })
     }
 }
@@ -78,9 +80,13 @@ where
 pub struct ExtractRejection(Box<GuardResponse>);
 
 impl ExtractRejection {
+    fn of(response: GuardResponse, rejection: &Rejection) -> Self {
+        Self(Box::new(response.with_effect(Effect::NotApplied, rejection.code())))
+    }
+
     fn new(parts: &Parts, rejection: &Rejection) -> Self {
         let response = GuardResponse::without_guard(rejection, parts.path(), parts.header("accept").next());
-        Self(Box::new(response.before_handler(rejection.code())))
+        Self::of(response, rejection)
     }
 }
 

@@ -44,7 +44,7 @@ where
 {
     let signals = Signals::listen()?;
     let (close, closing) = oneshot::channel::<()>();
-    // An error means that this function has ended, and then so does the server.
+    // Completes when `close` is dropped.
     let server = server.with_graceful_shutdown(async { drop(closing.await) }).into_future();
     // Connections are accepted until the end: a late client receives a rejection, which is better than no response.
     let stop = async {
@@ -52,7 +52,7 @@ where
             drop(close);
             let waited = guard.drain_limit();
             tokio::time::sleep(waited).await;
-            tracing::warn!(?waited, "drain limit exceeded by open connections; closing them");
+            tracing::warn!(?waited, "drain limit exceeded by open connections; not waiting for them any longer");
         }
     };
     tokio::select! {

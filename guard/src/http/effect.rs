@@ -10,7 +10,7 @@ use crate::store::StoreError;
 /// The progress of a request towards the handler, as far as the handler's mark shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// The handler has no mark.
+    /// The handler has no mark, or was not reached.
     Unmarked,
     /// The extractors of a marked handler were called; the handler was not.
     Extracting,

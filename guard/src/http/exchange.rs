@@ -60,8 +60,11 @@ pub(crate) trait HandlerResponse<F: Framework> {
     /// Returns the body, or the reason why it was not read.
     fn body(&self) -> Result<&Bytes, NoReply>;
 
-    /// Returns the head of the request as the handler saw it, if the framework returns it with the response.
+    /// Returns the head of the request, if the framework returns it with the response, or [`Exchange::keep_head`] was called.
     fn request(&self) -> Option<&F::Request>;
+
+    /// Returns the path by which the handler was found, if it may differ from the one that the guard has read.
+    fn path(&self) -> Option<&str>;
 
     /// Returns the effect that the handler stated itself.
     fn effect(&self) -> Option<Effect>;

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use super::request::RequestHead;
+use super::sealed::Sealed;
 use crate::guard::Guard;
 
-/// A web framework, as the rules of its routes refer to it. Each adapter implements it for a type without values.
-pub trait Framework: Sized + 'static {
+/// A web framework, as the rules of its routes refer to it. Each adapter of this crate implements it for a type without values.
+pub trait Framework: Sealed + Sized + 'static {
     /// The head of a request.
     type Request: RequestHead + fmt::Debug + 'static;
     /// The head of a response.

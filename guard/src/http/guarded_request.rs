@@ -1,7 +1,7 @@
 //! One request within the guards around a handler.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use super::effect::Entry;
 use super::request::ParsedRequest;
@@ -16,6 +16,8 @@ pub(crate) struct GuardedRequest {
     ticket: Ticket,
     run: Option<RunId>,
     entry: AtomicU8,
+    /// Calls of a marked handler that have not returned. Middleware may call the handler again.
+    running: AtomicU32,
     outer: Option<Arc<Self>>,
 }
 
@@ -23,7 +25,8 @@ impl GuardedRequest {
     /// Creates the data of a request that was admitted with this pass, by a guard inside of `outer`.
     pub(crate) fn new(parsed: ParsedRequest, policy: &'static str, pass: &Pass, outer: Option<Arc<Self>>) -> Arc<Self> {
         let entry = AtomicU8::new(Entry::Unmarked as u8);
-        Arc::new(Self { parsed, policy, ticket: pass.ticket(), run: pass.run_id(), entry, outer })
+        let running = AtomicU32::new(0);
+        Arc::new(Self { parsed, policy, ticket: pass.ticket(), run: pass.run_id(), entry, running, outer })
     }
 
     pub(crate) fn parsed(&self) -> &ParsedRequest {
@@ -53,12 +56,18 @@ impl GuardedRequest {
 
     /// Records that a marked handler is called.
     pub(super) fn note_entered(&self) {
-        self.outward().for_each(|guarded| guarded.entry.store(Entry::Entered as u8, Ordering::Relaxed));
+        for guarded in self.outward() {
+            guarded.running.fetch_add(1, Ordering::Relaxed);
+            guarded.entry.store(Entry::Entered as u8, Ordering::Relaxed);
+        }
     }
 
     /// Records that a marked handler has returned.
     pub(super) fn note_returned(&self) {
-        self.outward().for_each(|guarded| guarded.entry.store(Entry::Returned as u8, Ordering::Relaxed));
+        // If an earlier call was dropped, its effect stays unknown.
+        for guarded in self.outward().filter(|guarded| guarded.running.fetch_sub(1, Ordering::Relaxed) == 1) {
+            guarded.entry.store(Entry::Returned as u8, Ordering::Relaxed);
+        }
     }
 
     /// Returns the innermost request, from this guard outwards, that holds this ticket.

@@ -128,7 +128,7 @@ async fn decide<F: Framework>(
 
 /// Responds after a handler's panic. In observe mode the panic continues, as without a guard. The outcome is unknown, so the token or key
 /// was not released.
-pub(crate) fn after_panic<F: Framework>(
+pub(super) fn after_panic<F: Framework>(
     panic: Box<dyn Any + Send>,
     rules: &RouteRules<F>,
     audience: &Audience<F>,

@@ -114,13 +114,15 @@ pub(crate) enum Reached<'a> {
     BeforeRoute(&'a str),
     /// No route: a default service.
     NoRoute,
+    /// Unknown: no router has matched the submission before.
+    Unknown,
 }
 
 impl Reached<'_> {
     fn pattern(&self) -> &str {
         match self {
             Self::Route(pattern) | Self::BeforeRoute(pattern) => pattern,
-            Self::NoRoute => "(no route)",
+            Self::NoRoute | Self::Unknown => "(no route)",
         }
     }
 }
@@ -152,6 +154,10 @@ impl RequireProtection {
 
     /// Returns the rejection of a submission to a route that is known to be unprotected.
     pub(crate) fn known(&self, submission: &Submission, reached: &Reached<'_>) -> Option<Rejection> {
+        // One name would stand for all routes.
+        if let Reached::Unknown = reached {
+            return None;
+        }
         let route = submission.route(reached);
         let is_bare = {
             let found = self.found();
@@ -167,6 +173,7 @@ impl RequireProtection {
         let is_seen = submission.seen.0.load(Ordering::Relaxed);
         let mut found = self.found();
         let known = match is_seen {
+            true if matches!(reached, Reached::Unknown) => return None,
             true => &mut found.guarded,
             // A guard was seen on the route before: this response comes from middleware outside of that guard.
             false if found.guarded.contains(&route) => return None,

@@ -132,12 +132,6 @@ impl GuardResponse {
         self
     }
 
-    /// States that the handler was not called.
-    #[must_use]
-    pub(crate) fn before_handler(self, code: Code) -> Self {
-        self.with_effect(Effect::NotApplied, code)
-    }
-
     /// Returns the status.
     pub fn status(&self) -> StatusCode {
         self.status

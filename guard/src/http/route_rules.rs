@@ -10,7 +10,7 @@ use super::effect::{Entry, Judgement, ResponseFacts, judge};
 use super::exchange::HandlerResponse;
 use super::framework::Framework;
 use super::guarded_request::GuardedRequest;
-use super::request::{ParsedRequest, RequestHead as _, RequestReader};
+use super::request::{ParsedRequest, RequestReader};
 use super::stored_response::{capture, read_limit};
 use super::subject_source::SubjectSource;
 use crate::effect::Effect;
@@ -80,8 +80,8 @@ impl<F: Framework> RouteRules<F> {
         if self.reader.action.is_some() || !goes_by_action {
             return;
         }
-        let (Some((_, seen)), Some(request)) = (parsed.action().split_once(' '), answer.request()) else { return };
-        let rewritten = canonical(request.path());
+        let (Some((_, seen)), Some(path)) = (parsed.action().split_once(' '), answer.path()) else { return };
+        let rewritten = canonical(path);
         if seen != rewritten && !self.is_rewriting_logged.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 target: "onceward::http",

@@ -7,13 +7,13 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::Stream;
-use http::HeaderMap;
+use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::LengthLimitError;
 use pin_project_lite::pin_project;
 
 use super::BoxError;
-use crate::http::{BodyEnd, BodyTap, RequestBody};
+use crate::http::{BodyEnd, BodyTap, GuardResponse, RequestBody};
 
 /// The body of a request behind a guard: what the guard has read of it, and the rest.
 pub struct GuardedBody<B> {
@@ -209,6 +209,11 @@ impl<B> ProtectedBody<B> {
     /// Sends these bytes.
     pub(crate) fn whole(body: Bytes, trailers: Option<HeaderMap>) -> Self {
         Self { kind: Kind::Whole { body, trailers } }
+    }
+
+    /// Sends a response of the guard.
+    pub(super) fn response(response: GuardResponse) -> Response<Self> {
+        Response::from(response).map(|body| Self::whole(body, None))
     }
 
     /// Breaks off, as the handler's body did.

@@ -29,6 +29,8 @@ pub(super) struct Answer<B> {
     read: Result<Bytes, NoReply>,
     /// The version of the request.
     version: Version,
+    /// The path by which the handler was found, if it is not the end of the one that the client sent.
+    rewritten: Option<Box<str>>,
     /// The head of the request, if it was kept.
     request: Option<Box<request::Parts>>,
 }
@@ -43,6 +45,7 @@ where
         response: Result<Response<B>, E>,
         limit: Option<usize>,
         version: Version,
+        rewritten: Option<Box<str>>,
         request: Option<Box<request::Parts>>,
     ) -> Self {
         let (head, body) = match response {
@@ -60,7 +63,7 @@ where
                 Err(error) => (ProtectedBody::broken(error), Err(NoReply::BrokeOff)),
             },
         };
-        Self::Answer(Answer { head, body, read, version, request })
+        Self::Answer(Answer { head, body, read, version, rewritten, request })
     }
 }
 
@@ -118,6 +121,10 @@ impl<B, E> HandlerResponse<Tower> for CapturedResponse<B, E> {
 
     fn request(&self) -> Option<&request::Parts> {
         self.answer()?.request.as_deref()
+    }
+
+    fn path(&self) -> Option<&str> {
+        self.answer()?.rewritten.as_deref()
     }
 
     fn effect(&self) -> Option<Effect> {

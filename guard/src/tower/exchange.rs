@@ -9,10 +9,13 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::captured::CapturedResponse;
-use super::request::uri;
+use super::request::{rewritten_path, uri};
 use super::{BoxError, GuardedBody, ProtectedBody, Tower};
 use crate::guard::Guard;
+use crate::http::sealed::Sealed;
 use crate::http::{Exchange, Framework, GuardResponse};
+
+impl Sealed for Tower {}
 
 impl Framework for Tower {
     type Request = Parts;
@@ -103,11 +106,12 @@ where
 
     async fn call(mut self, limit: Option<usize>) -> Self::Captured {
         let (version, kept) = (self.head.version, self.keeps_head.then(|| Box::new(self.head.clone())));
+        let rewritten = rewritten_path(&self.head).map(Box::from);
         let response = self.service.call(Request::from_parts(self.head, self.body)).await;
-        CapturedResponse::take(response, limit, version, kept).await
+        CapturedResponse::take(response, limit, version, rewritten, kept).await
     }
 
     fn respond(self, response: GuardResponse) -> Self::Sent {
-        Ok(Response::from(response).map(|body| ProtectedBody::whole(body, None)))
+        Ok(ProtectedBody::response(response))
     }
 }

@@ -40,6 +40,13 @@ pub(super) fn uri(parts: &Parts) -> &Uri {
     router::original_uri(parts).unwrap_or(&parts.uri)
 }
 
+/// Returns the path that a router matches, if a layer between the outermost router and this one has rewritten it. A nested router only
+/// removes the beginning.
+pub(super) fn rewritten_path(parts: &Parts) -> Option<&str> {
+    let path = parts.uri.path();
+    router::original_uri(parts).filter(|original| !original.path().ends_with(path)).map(|_| path)
+}
+
 /// Returns the pattern of the route that the request has reached, if a router has matched it.
 pub(crate) fn matched_route(parts: &Parts) -> Option<&str> {
     router::matched_route(parts)

@@ -61,7 +61,7 @@ where
         let require = self.require.clone();
         if let Some(rejection) = require.known(&submission, &reached(route.as_deref())) {
             let response = GuardResponse::rejection_to(&head, require.guard(), &rejection);
-            return Box::pin(async { Ok(Response::from(response).map(|body| ProtectedBody::whole(body, None))) });
+            return Box::pin(async { Ok(ProtectedBody::response(response)) });
         }
         let audience = Audience::<Tower>::of(&head);
         head.extensions.insert(submission.seen.clone());
@@ -72,15 +72,15 @@ where
             let rejection = noted.map(|rejection| audience.reject(require.guard(), &rejection));
             Ok(match rejection {
                 None => response.map(ProtectedBody::handler),
-                Some(rejection) => Response::from(rejection).map(|body| ProtectedBody::whole(body, None)),
+                Some(rejection) => ProtectedBody::response(rejection),
             })
         })
     }
 }
 
-/// A layer of a router is called after a route has matched.
+/// A layer of a router is called after a route has matched; a layer around a router, or around a service without one, before.
 fn reached(route: Option<&str>) -> Reached<'_> {
-    route.map_or(Reached::NoRoute, Reached::Route)
+    route.map_or(Reached::Unknown, Reached::Route)
 }
 
 impl<S> Layer<S> for Exempt {

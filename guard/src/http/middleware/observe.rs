@@ -25,30 +25,55 @@ pub(super) async fn observe<E: Exchange>(rules: &RouteRules<E::Framework>, mut e
     let observed = ObservedBody::new(std::mem::replace(body, E::Body::empty()), rules.reader.limit);
     let entered = enter_so_far(rules, head, &observed, outer.clone(), idle).await;
     *exchange.parts_mut().1 = observed.to_its_end();
-    match &entered {
-        Some(Ok(Decision::Run(admitted))) => exchange.attach(Arc::clone(&admitted.guarded)),
-        Some(_) => {}
-        None => exchange.keep_head(),
-    }
-    let captured = exchange.call(rules.read_limit()).await;
-    let entered = match (entered, captured.request()) {
-        (Some(entered), _) => Some(entered),
-        (None, Some(head)) => enter_so_far(rules, head, &observed, outer, idle).await,
-        (None, None) => None,
-    };
-    match entered {
-        Some(Ok(Decision::Run(AdmittedRequest { guarded, pass }))) => {
-            let (effect, reply) = (rules.judge(&captured, Some(&guarded)).effect, rules.reply(&captured));
-            let settled = pass.end(effect, reply).await;
-            let _ =
-                settled.inspect_err(|error| tracing::debug!(%error, "could not record the outcome of an observed run"));
+    let entered = match entered {
+        Some(Ok(Decision::Run(admitted))) => {
+            exchange.attach(Arc::clone(&admitted.guarded));
+            Some(admitted)
         }
-        Some(Ok(Decision::Unprotected)) => {}
-        Some(Ok(Decision::Replay(_))) => rules.route.guard.observe(Outcome::Replayed, &action),
-        Some(Err(rejection)) => rules.route.guard.observe(Outcome::Rejected(rejection.code()), &action),
-        None => rules.route.guard.observe_unread(&action),
+        Some(decided) => {
+            count(rules, &action, decided);
+            // Nothing is stored, so the response is not read.
+            return exchange.call(None).await.send(UNSIGNED);
+        }
+        None => {
+            exchange.keep_head();
+            None
+        }
+    };
+    let captured = exchange.call(rules.read_limit()).await;
+    let admitted = match (entered, captured.request()) {
+        (Some(admitted), _) => Some(admitted),
+        (None, Some(head)) => match enter_so_far(rules, head, &observed, outer, idle).await {
+            Some(Ok(Decision::Run(admitted))) => Some(admitted),
+            Some(decided) => {
+                count(rules, &action, decided);
+                None
+            }
+            None => {
+                rules.route.guard.observe_unread(&action);
+                None
+            }
+        },
+        (None, None) => {
+            rules.route.guard.observe_unread(&action);
+            None
+        }
+    };
+    if let Some(AdmittedRequest { guarded, pass }) = admitted {
+        let (effect, reply) = (rules.judge(&captured, Some(&guarded)).effect, rules.reply(&captured));
+        let settled = pass.end(effect, reply).await;
+        let _ = settled.inspect_err(|error| tracing::debug!(%error, "could not record the outcome of an observed run"));
     }
     captured.send(UNSIGNED)
+}
+
+/// Counts a request that would not have run.
+fn count<F: Framework>(rules: &RouteRules<F>, action: &str, decided: Result<Decision<AdmittedRequest>, Rejection>) {
+    match decided {
+        Ok(Decision::Run(_) | Decision::Unprotected) => {}
+        Ok(Decision::Replay(_)) => rules.route.guard.observe(Outcome::Replayed, action),
+        Err(rejection) => rules.route.guard.observe(Outcome::Rejected(rejection.code()), action),
+    }
 }
 
 /// Decides by the part of the body that has arrived. Returns `None` if that part is not enough to decide.
