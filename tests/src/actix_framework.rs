@@ -25,6 +25,7 @@ use crate::test_server::TestServer;
 use crate::web_framework::WebFramework;
 
 impl WebFramework for Actix {
+    const SERVE: &'static str = "onceward::actix::serve";
     const DECODES_PATHS: bool = true;
     const SCOPES_INCLUDE_UNMATCHED: bool = true;
     const ANSWERS_HALF_CLOSED: bool = true;

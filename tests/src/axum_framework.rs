@@ -32,6 +32,7 @@ use crate::web_framework::WebFramework;
 const BODY_LIMIT: usize = 256 * 1024;
 
 impl WebFramework for Tower {
+    const SERVE: &'static str = "onceward::axum::serve";
     const DECODES_PATHS: bool = false;
     const SCOPES_INCLUDE_UNMATCHED: bool = false;
     const ANSWERS_HALF_CLOSED: bool = false;

@@ -11,6 +11,8 @@ use crate::test_server::TestServer;
 
 /// A web framework with an adapter. A test of the acceptance suite is a function over it.
 pub trait WebFramework: Framework + Sized {
+    /// The function that serves with a graceful shutdown.
+    const SERVE: &'static str;
     /// Whether the router decodes a path before it matches. Then a fixed part matches in every percent-encoded spelling, and `%%34%31`
     /// reaches a handler as the parameter `A`. Otherwise a fixed part has one spelling, and a parameter is decoded once.
     const DECODES_PATHS: bool;

@@ -44,7 +44,8 @@ pub struct Exempt;
 /// Run your own tests with this middleware; [`unprotected`](Self::unprotected) returns the routes that they found. With a guard that
 /// observes, nothing is rejected; with one that is off, nothing is detected.
 ///
-/// On axum, add the layer after the routes: `Router::layer` wraps those that exist already.
+/// On axum, add the layer after the routes: `Router::layer` wraps those that exist already. Around a whole router, or around a service
+/// without one, the layer does not know the route: it judges each submission by itself, after the handler has run.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {

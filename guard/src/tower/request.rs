@@ -118,3 +118,26 @@ mod router {
         None
     }
 }
+
+#[cfg(all(test, feature = "axum"))]
+mod tests {
+    use axum::extract::OriginalUri;
+
+    use super::*;
+
+    #[test]
+    fn nested_path_is_not_a_rewritten_one() {
+        let parts = |original: Option<&'static str>, path: &'static str| {
+            let (mut parts, ()) = http::Request::post(path).body(()).unwrap().into_parts();
+            let original = original.map(|uri| OriginalUri(Uri::from_static(uri)));
+            original.map(|uri| parts.extensions.insert(uri));
+            parts
+        };
+        assert_eq!(rewritten_path(&parts(None, "/pay")), None);
+        assert_eq!(rewritten_path(&parts(Some("/pay"), "/pay")), None);
+        let nested = parts(Some("/shop/pay"), "/pay");
+        assert_eq!((nested.path(), rewritten_path(&nested)), ("/shop/pay", None));
+        let trimmed = parts(Some("/shop/pay/"), "/pay");
+        assert_eq!((trimmed.path(), rewritten_path(&trimmed)), ("/shop/pay/", Some("/pay")));
+    }
+}

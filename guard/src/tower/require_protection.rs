@@ -11,8 +11,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::request::{mark_seen, matched_route};
-use super::{BoxError, ProtectedBody, Tower};
-use crate::http::{Audience, Exempt, GuardResponse, Reached, RequireProtection};
+use super::{BoxError, GuardedBody, ProtectedBody, Tower};
+use crate::http::{Audience, Exempt, GuardResponse, Reached, RequireProtection, drain};
 
 impl<S> Layer<S> for RequireProtection {
     type Service = Required<S>;
@@ -40,6 +40,8 @@ where
     S: Service<Request<B>, Response = Response<R>>,
     S::Future: Send + 'static,
     S::Error: 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<BoxError>,
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
@@ -61,7 +63,10 @@ where
         let require = self.require.clone();
         if let Some(rejection) = require.known(&submission, &reached(route.as_deref())) {
             let response = GuardResponse::rejection_to(&head, require.guard(), &rejection);
-            return Box::pin(async { Ok(ProtectedBody::response(response)) });
+            return Box::pin(async move {
+                drain(&head, &mut GuardedBody::new(body)).await;
+                Ok(ProtectedBody::response(response))
+            });
         }
         let audience = Audience::<Tower>::of(&head);
         head.extensions.insert(submission.seen.clone());

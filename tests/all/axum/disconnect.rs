@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
 use axum::routing::post;
 use onceward::axum::{Protect, SubjectFrom, entered};
 use onceward::store::Memory;
@@ -21,7 +23,7 @@ const SLOW: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn serve(guard: &Guard, ledger: &Ledger) -> AxumServer {
-    let ledger = ledger.clone();
+    let (ledger, watched) = (ledger.clone(), ledger.clone());
     let handler = move |key: axum::http::HeaderMap| async move {
         let key = key[KEY].to_str().unwrap().to_owned();
         ledger.record(&format!("{key} begun"));
@@ -30,7 +32,27 @@ fn serve(guard: &Guard, ledger: &Ledger) -> AxumServer {
         (StatusCode::CREATED, key)
     };
     let protect = Protect::key(guard, SubjectFrom::anonymous(), KeyRules::at_most_once());
-    AxumServer::serve(Router::new().route("/it", post(entered(handler)).layer(protect)))
+    let watch = from_fn(move |request: Request, next: Next| {
+        let watch = DropWatch { key: request.headers()[KEY].to_str().unwrap().to_owned(), ledger: watched.clone() };
+        async move {
+            let response = next.run(request).await;
+            std::mem::forget(watch);
+            response
+        }
+    });
+    AxumServer::serve(Router::new().route("/it", post(entered(handler)).layer((watch, protect))))
+}
+
+/// Records that the server has dropped a request before its response: it has noticed that the client left.
+struct DropWatch {
+    key: String,
+    ledger: Ledger,
+}
+
+impl Drop for DropWatch {
+    fn drop(&mut self) {
+        self.ledger.record(&format!("{} dropped", self.key));
+    }
 }
 
 async fn recorded(ledger: &Ledger, line: &str) {
@@ -40,6 +62,8 @@ async fn recorded(ledger: &Ledger, line: &str) {
 /// Asserts that the handler ran to its end once, and that its response is stored.
 async fn assert_stored(served: &AxumServer, ledger: &Ledger, key: &str) {
     recorded(ledger, &format!("{key} ended")).await;
+    let of_key: Vec<_> = ledger.runs().into_iter().filter(|run| run.starts_with(key)).collect();
+    assert_eq!(of_key, ["begun", "dropped", "ended"].map(|step| format!("{key} {step}")));
     until("the response is stored", PATIENCE, || async {
         buy(&served.url, "/it", key, "").await.said() == "201 replayed"
     })
@@ -61,6 +85,8 @@ async fn handler_runs_to_its_end_after_http2_reset() {
     dropped.abort();
     assert_eq!(Answer::of(other.await.unwrap().unwrap()).await.said(), "201 executed");
     recorded(&ledger, "k ended").await;
+    let of_key: Vec<_> = ledger.runs().into_iter().filter(|run| run.starts_with("k ")).collect();
+    assert_eq!(of_key, ["k begun", "k dropped", "k ended"], "the server has noticed the reset");
     until("the response is stored", PATIENCE, || async {
         Answer::of(ask("k").send().await.unwrap()).await.said() == "201 replayed"
     })

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::ServiceExt;
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
 use axum::routing::{MethodRouter, post};
 use futures_util::future::BoxFuture;
 use onceward::axum::protect::{KeyPolicy, TokenPolicy};
@@ -106,6 +109,52 @@ async fn timeout_inside_the_guard_without_a_mark_is_unknown_by_its_usual_status(
     let token = token(&served.url).await;
     assert_eq!(send(submit(&served.url, "/it", &token, "")).await.said(), "408 unknown");
     assert_eq!(send(submit(&served.url, "/it", &token, "")).await.said(), "409 token_used");
+}
+
+/// A layer sees only the response, so these look like responses of the handler. The guide says so.
+#[tokio::test]
+async fn unmarked_handler_dropped_with_another_status_counts_by_that_status() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let timed_out = serve(&guard, post(recording(&ledger, SLOW)).layer((by_token(&guard), timeout(503))));
+    let caught = serve(&guard, post(panicking(&ledger)).layer((by_token(&guard), CatchPanicLayer::new())));
+    for (served, said) in [(timed_out, "503 not_applied"), (caught, "500 not_applied")] {
+        let token = token(&served.url).await;
+        for _ in 0..2 {
+            assert_eq!(send(submit(&served.url, "/it", &token, "")).await.said(), said);
+        }
+    }
+    assert_eq!((ledger.count("begun"), ledger.count("ended"), ledger.count("run")), (2, 0, 2));
+}
+
+/// Calls the handler a second time if the first call takes too long.
+async fn call_again(request: Request, next: Next) -> Response {
+    let (head, _) = request.into_parts();
+    let copy = || Request::from_parts(head.clone(), Body::empty());
+    match tokio::time::timeout(SOON, next.clone().run(copy())).await {
+        Ok(response) => response,
+        Err(_) => next.run(copy()).await,
+    }
+}
+
+#[tokio::test]
+async fn dropped_call_stays_unknown_after_a_second_call_returns() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let own = ledger.clone();
+    let handler = entered(move || {
+        let ledger = own.clone();
+        async move {
+            ledger.record("begun");
+            if ledger.count("begun") == 1 {
+                tokio::time::sleep(SLOW).await;
+            }
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    });
+    let inner: MethodRouter = post(handler).layer(from_fn(call_again));
+    let served = serve(&guard, inner.layer(by_token(&guard)));
+    let token = token(&served.url).await;
+    assert_eq!(send(submit(&served.url, "/it", &token, "")).await.said(), "503 unknown");
+    assert_eq!(ledger.count("begun"), 2);
 }
 
 #[tokio::test]
@@ -268,7 +317,7 @@ fn chunked(served: &AxumServer, key: &str, size: usize) -> reqwest::RequestBuild
 }
 
 #[tokio::test]
-async fn body_limit_inside_of_the_guard_releases_the_key() {
+async fn body_of_unknown_length_over_an_inner_limit_releases_the_key() {
     for limit in [0, 1] {
         let guard = Guard::new(Memory::new());
         let handler = post(entered(measure));
@@ -281,6 +330,16 @@ async fn body_limit_inside_of_the_guard_releases_the_key() {
         let smaller = send(chunked(&served, "k", 4_000)).await;
         assert_eq!((smaller.said().as_str(), &smaller.body[..]), ("200 executed", &b"4000"[..]), "{limit}");
     }
+}
+
+/// The layer responds by the length, before the handler and its mark are reached.
+#[tokio::test]
+async fn body_of_known_length_over_an_inner_limit_is_stored() {
+    let guard = Guard::new(Memory::new());
+    let served = serve(&guard, post(entered(measure)).layer((by_key(&guard), RequestBodyLimitLayer::new(5_000))));
+    let large = || send(under(&served.url, "/it", "k", "").body("x".repeat(6_000)));
+    assert_eq!(large().await.said(), "413 replayable");
+    assert_eq!(large().await.said(), "413 replayed");
 }
 
 #[tokio::test]

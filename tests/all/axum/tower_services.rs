@@ -1,7 +1,7 @@
 //! The layer around plain tower services, without a router.
 
 use std::convert::Infallible;
-use std::future::{pending, poll_fn};
+use std::future::{pending, poll_fn, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +9,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{HeaderMap, Request, Response};
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use futures_util::future::join_all;
 use http_body::Frame;
 use onceward::store::Memory;
-use onceward::tower::{GuardedBody, Protect, SubjectFrom};
+use onceward::tower::{Entered, GuardedBody, Protect, RequireProtection, SubjectFrom};
 use onceward::{Guard, KeyRules, Mode};
+use onceward_tests::polling::until;
+use tokio::sync::Notify;
 use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
+use tower_http::timeout::TimeoutLayer;
 
 fn request(key: &str, body: impl Into<Body>) -> Request<Body> {
     Request::post("/it").header("idempotency-key", key).body(body.into()).unwrap()
@@ -53,7 +57,7 @@ impl Service<Request<GuardedBody<Body>>> for Strict {
     fn call(&mut self, _: Request<GuardedBody<Body>>) -> Self::Future {
         assert!(std::mem::take(&mut self.is_ready), "called without being polled ready");
         self.calls.fetch_add(1, Ordering::SeqCst);
-        std::future::ready(Ok(Response::new("done".to_owned())))
+        ready(Ok(Response::new("done".to_owned())))
     }
 }
 
@@ -86,14 +90,111 @@ async fn failed_service_has_an_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn buffered_and_limited_services_are_guarded() {
-    let guard = Guard::new(Memory::new());
-    let inner = service_fn(async |_: Request<GuardedBody<Body>>| Ok::<_, BoxError>(Response::new(Body::from("done"))));
-    let stack = ServiceBuilder::new().layer(by_key(&guard)).buffer(4).concurrency_limit(1).service(inner);
-    for expected in ["executed", "replayed"] {
-        let response = stack.clone().oneshot(request("k", "")).await.unwrap();
-        assert_eq!(outcome(&response), expected);
+async fn marked_service_that_a_timeout_drops_is_unknown_whatever_the_status() {
+    for status in [200, 400, 429, 500, 503] {
+        let (guard, begun) = (Guard::new(Memory::new()), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&begun);
+        let inner = service_fn(move |_: Request<GuardedBody<Body>>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            pending::<Result<Response<Body>, Infallible>>()
+        });
+        let timeout = TimeoutLayer::with_status_code(StatusCode::from_u16(status).unwrap(), Duration::from_millis(20));
+        let stack = ServiceBuilder::new().layer(by_key(&guard)).layer(timeout).layer(Entered).service(inner);
+        let first = stack.clone().oneshot(request("k", "")).await.unwrap();
+        assert_eq!((first.status().as_u16(), outcome(&first)), (status, "unknown"));
+        let again = stack.oneshot(request("k", "")).await.unwrap();
+        assert_eq!((again.status().as_u16(), outcome(&again)), (409, "outcome_unknown"), "{status}");
+        assert_eq!(begun.load(Ordering::SeqCst), 1);
     }
+}
+
+#[tokio::test]
+async fn services_with_one_place_run_each_of_many_concurrent_keys_once() {
+    let (guard, runs) = (Guard::new(Memory::new()), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&runs);
+    let inner = service_fn(move |_: Request<GuardedBody<Body>>| {
+        let count = Arc::clone(&count);
+        async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            Ok::<_, BoxError>(Response::new(Body::from("done")))
+        }
+    });
+    let stack = ServiceBuilder::new().layer(by_key(&guard)).buffer(4).concurrency_limit(1).service(inner);
+    let calls = (0..40).map(|number| stack.clone().oneshot(request(&(number % 10).to_string(), "")));
+    let mut executed = 0;
+    for response in join_all(calls).await {
+        let response = response.unwrap();
+        executed += usize::from(outcome(&response) == "executed");
+        assert!(["executed", "replayed", "in_progress"].contains(&outcome(&response)), "{response:?}");
+    }
+    assert_eq!((executed, runs.load(Ordering::SeqCst)), (10, 10));
+}
+
+/// A service that waits until it is told to end.
+fn waiting(
+    ended: &Arc<AtomicUsize>,
+    end: &Arc<Notify>,
+) -> impl Service<Request<GuardedBody<Body>>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
++ Clone
++ Send
++ 'static
++ use<> {
+    let (ended, end) = (Arc::clone(ended), Arc::clone(end));
+    service_fn(move |_| {
+        let (ended, end) = (Arc::clone(&ended), Arc::clone(&end));
+        async move {
+            end.notified().await;
+            ended.fetch_add(1, Ordering::SeqCst);
+            Ok(Response::new(Body::from("done")))
+        }
+    })
+}
+
+#[tokio::test]
+async fn call_that_is_dropped_before_its_first_poll_claims_nothing() {
+    let (guard, ended, end) = (Guard::new(Memory::new()), Arc::default(), Arc::new(Notify::new()));
+    let mut service = by_key(&guard).layer(waiting(&ended, &end));
+    drop(service.ready().await.unwrap().call(request("k", "")));
+    end.notify_one();
+    let response = service.ready().await.unwrap().call(request("k", "")).await.unwrap();
+    assert_eq!((outcome(&response), ended.load(Ordering::SeqCst)), ("executed", 1));
+}
+
+#[tokio::test]
+async fn call_that_is_dropped_after_its_first_poll_runs_to_its_end() {
+    let (guard, ended, end) = (Guard::new(Memory::new()), Arc::default(), Arc::new(Notify::new()));
+    let mut service = by_key(&guard).layer(waiting(&ended, &end));
+    let mut call = Box::pin(service.ready().await.unwrap().call(request("k", "")));
+    assert!(poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await);
+    drop(call);
+    let in_flight = service.ready().await.unwrap().call(request("k", "")).await.unwrap();
+    assert_eq!(outcome(&in_flight), "in_progress");
+    end.notify_one();
+    until("the handler has ended", Duration::from_secs(5), || ready(ended.load(Ordering::SeqCst) == 1)).await;
+    guard.drain().await;
+    let look =
+        by_key(&guard).layer(service_fn(async |_: Request<GuardedBody<Body>>| -> Result<Response<Body>, Infallible> {
+            panic!("a duplicate runs")
+        }));
+    let mut asked = request("k", "");
+    asked.headers_mut().insert("onceward-look", "true".parse().unwrap());
+    assert_eq!(outcome(&look.oneshot(asked).await.unwrap()), "replayed");
+}
+
+#[tokio::test]
+async fn require_protection_without_a_router_judges_each_submission() {
+    let guard = Guard::new(Memory::new());
+    let bare = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::from("done"))));
+    let inner =
+        service_fn(async |_: Request<GuardedBody<Body>>| Ok::<_, Infallible>(Response::new(Body::from("done"))));
+    let require = RequireProtection::new(&guard);
+    let (bare, guarded) = (require.layer(bare), require.layer(by_key(&guard).layer(inner)));
+    for key in ["a", "b"] {
+        assert_eq!(bare.clone().oneshot(request(key, "")).await.unwrap().status(), 500);
+        assert_eq!(guarded.clone().oneshot(request(key, "")).await.unwrap().status(), 200);
+    }
+    assert_eq!(require.unprotected(), ["POST (no route)"]);
 }
 
 /// A body with two chunks and a trailer.
