@@ -52,10 +52,11 @@ setup: ## Install the programs that the tests need
 	@tests/servers.sh $(SERVERS) $(NATIVE_SERVERS)
 
 .PHONY: lint
-lint: ## Check format and lints, with all features and with none
+lint: ## Check format and lints, with all features, with none, and with tower alone
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --test upgrade --all-features --locked -- -D warnings
 	cargo clippy -p onceward --all-targets --no-default-features --locked -- -D warnings
+	cargo clippy -p onceward --all-targets --features tower --locked -- -D warnings
 	cargo metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 > /dev/null
 	cargo update -q --manifest-path bench/peers/Cargo.toml --workspace --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
