@@ -30,6 +30,7 @@ impl WebFramework for Actix {
     const SCOPES_INCLUDE_UNMATCHED: bool = true;
     const ANSWERS_HALF_CLOSED: bool = true;
     const KNOWS_EXTRACTOR_ERRORS: bool = true;
+    const ANSWERS_UNREAD_BODIES: bool = true;
     const HAS_PATTERNS: bool = true;
     const EVERY_PATH: &'static [&'static str] = &["/{all:.*}"];
     const UNMARKED_TIMEOUT: Effect = Effect::NotApplied;

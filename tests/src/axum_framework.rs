@@ -37,6 +37,7 @@ impl WebFramework for Tower {
     const SCOPES_INCLUDE_UNMATCHED: bool = false;
     const ANSWERS_HALF_CLOSED: bool = false;
     const KNOWS_EXTRACTOR_ERRORS: bool = false;
+    const ANSWERS_UNREAD_BODIES: bool = false;
     const HAS_PATTERNS: bool = false;
     const EVERY_PATH: &'static [&'static str] = &["/", "/{*all}"];
     const UNMARKED_TIMEOUT: Effect = Effect::Unknown;

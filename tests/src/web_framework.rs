@@ -24,6 +24,9 @@ pub trait WebFramework: Framework + Sized {
     /// Whether the adapter knows some errors of extractors by their type. Otherwise only the mark of a handler tells them from its
     /// responses, and a run without a claim has no mark.
     const KNOWS_EXTRACTOR_ERRORS: bool;
+    /// Whether a client that still sends a large body always receives the rejection. hyper closes a connection whose request it has not
+    /// read, and a client that is sending may notice that first.
+    const ANSWERS_UNREAD_BODIES: bool;
     /// Whether a path parameter may have a regular expression, as in `{name:.*}`.
     const HAS_PATTERNS: bool;
     /// The patterns that together match every path.

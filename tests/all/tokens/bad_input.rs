@@ -344,7 +344,12 @@ async fn ten_megabyte_token_is_rejected_in_every_place<F: WebFramework>() {
         form(post(&shop, "/orders"), URLENCODED, format!("{FIELD}={huge}")),
         form(post(&shop, "/orders"), MULTIPART, multipart(&[(FIELD, huge.as_bytes())])),
     ] {
-        assert_problem(&send(request).await, "413 body_too_large no", "/orders");
+        match request.send().await {
+            Ok(response) => {
+                assert_problem(&Answer::of(response).await, "413 body_too_large no", "/orders");
+            }
+            Err(error) => assert!(!F::ANSWERS_UNREAD_BODIES, "{error:?}"),
+        }
     }
     for length in [1_000, 60_000] {
         let long = &huge[..length];
