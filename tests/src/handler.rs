@@ -21,7 +21,7 @@ pub struct Handler {
     pub is_marked: bool,
 }
 
-/// What a handler takes from its request.
+/// The parts of a request that a handler takes.
 #[derive(Clone)]
 pub enum Takes {
     /// Only the head.

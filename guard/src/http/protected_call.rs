@@ -17,7 +17,7 @@ enum CallKind<F: Framework, R: Future + Unpin> {
     Untouched(R),
     Guarded {
         run: RunToCompletion<F, R>,
-        /// What the response to a panic of the run needs.
+        /// The parts of the request that the response to a panic needs.
         audience: Audience<F>,
         respond: fn(GuardResponse) -> R::Output,
     },

@@ -131,7 +131,7 @@ async fn services_with_one_place_run_each_of_many_concurrent_keys_once() {
     assert_eq!((executed, runs.load(Ordering::SeqCst)), (10, 10));
 }
 
-/// A service that waits until it is told to end.
+/// A service that responds after `end` is notified.
 fn waiting(
     ended: &Arc<AtomicUsize>,
     end: &Arc<Notify>,
