@@ -28,6 +28,7 @@ impl Framework for Actix {
 
     fn header_value(request: &HttpRequest, name: &'static str) -> Option<HeaderValue> {
         match known(name) {
+            // A lookup by text parses the name each time.
             Some(name) => request.headers().get(name).cloned(),
             None => request.headers().get(name).cloned(),
         }

@@ -16,47 +16,41 @@ use crate::rejection::Rejection;
 const UNSIGNED: Signature = Signature { outcome: None, next: None, is_last: false };
 
 /// Runs the handler whatever the guard decides, and does not change the response. Counts requests that would not have run, and settles
-/// those that would have, by their response. A request
-/// whose body has not arrived is judged after its response: the handler may not read the body, and must not wait for it.
+/// those that would have, by their response. A request whose body has not arrived is judged after its response: the handler may not read
+/// the body, and must not wait for it.
 pub(super) async fn observe<E: Exchange>(rules: &RouteRules<E::Framework>, mut exchange: E, idle: &Idle) -> E::Sent {
     let action = rules.reader.action(exchange.head());
     let outer = exchange.attached::<Arc<GuardedRequest>>();
     let (head, body) = exchange.parts_mut();
     let observed = ObservedBody::new(std::mem::replace(body, E::Body::empty()), rules.reader.limit);
-    let entered = enter_so_far(rules, head, &observed, outer.clone(), idle).await;
+    let decided = enter_so_far(rules, head, &observed, outer.clone(), idle).await;
     *exchange.parts_mut().1 = observed.to_its_end();
-    let entered = match entered {
-        Some(Ok(Decision::Run(admitted))) => {
-            exchange.attach(Arc::clone(&admitted.guarded));
-            Some(admitted)
-        }
-        Some(decided) => {
-            count(rules, &action, decided);
+    let admitted = match decided {
+        Some(decided) => match admitted_or_counted(rules, &action, decided) {
+            Some(admitted) => {
+                exchange.attach(Arc::clone(&admitted.guarded));
+                Some(admitted)
+            }
             // Nothing is stored, so the response is not read.
-            return exchange.call(None).await.send(UNSIGNED);
-        }
+            None => return exchange.call(None).await.send(UNSIGNED),
+        },
         None => {
             exchange.keep_head();
             None
         }
     };
     let captured = exchange.call(rules.read_limit()).await;
-    let admitted = match (entered, captured.request()) {
+    let admitted = match (admitted, captured.request()) {
         (Some(admitted), _) => Some(admitted),
-        (None, Some(head)) => match enter_so_far(rules, head, &observed, outer, idle).await {
-            Some(Ok(Decision::Run(admitted))) => Some(admitted),
-            Some(decided) => {
-                count(rules, &action, decided);
-                None
-            }
-            None => {
+        (None, head) => {
+            let decided = match head {
+                Some(head) => enter_so_far(rules, head, &observed, outer, idle).await,
+                None => None,
+            };
+            if decided.is_none() {
                 rules.route.guard.observe_unread(&action);
-                None
             }
-        },
-        (None, None) => {
-            rules.route.guard.observe_unread(&action);
-            None
+            decided.and_then(|decided| admitted_or_counted(rules, &action, decided))
         }
     };
     if let Some(AdmittedRequest { guarded, pass }) = admitted {
@@ -67,13 +61,19 @@ pub(super) async fn observe<E: Exchange>(rules: &RouteRules<E::Framework>, mut e
     captured.send(UNSIGNED)
 }
 
-/// Counts a request that would not have run.
-fn count<F: Framework>(rules: &RouteRules<F>, action: &str, decided: Result<Decision<AdmittedRequest>, Rejection>) {
+/// Returns the request, if it would have run with protection; otherwise counts it.
+fn admitted_or_counted<F: Framework>(
+    rules: &RouteRules<F>,
+    action: &str,
+    decided: Result<Decision<AdmittedRequest>, Rejection>,
+) -> Option<AdmittedRequest> {
     match decided {
-        Ok(Decision::Run(_) | Decision::Unprotected) => {}
+        Ok(Decision::Run(admitted)) => return Some(admitted),
+        Ok(Decision::Unprotected) => {}
         Ok(Decision::Replay(_)) => rules.route.guard.observe(Outcome::Replayed, action),
         Err(rejection) => rules.route.guard.observe(Outcome::Rejected(rejection.code()), action),
     }
+    None
 }
 
 /// Decides by the part of the body that has arrived. Returns `None` if that part is not enough to decide.
