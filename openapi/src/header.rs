@@ -18,6 +18,9 @@ pub const SERVER_TIMING: &str = "server-timing";
 pub const LOOK: &str = "onceward-look";
 /// Request: names one attempt; accepted from trusted callers only.
 pub const ATTEMPT: &str = "onceward-attempt";
+/// Request to the application behind the proxy: the id of this run. A submission that was released (not applied) and is sent again has another
+/// id: where such a retry must not charge twice, the application sends the token or the client's key to a payment provider, otherwise this id.
+pub const RUN: &str = "onceward-run";
 /// Response to a gateway: names the use of a token by an attempt, for an application that releases it.
 pub const RUN_ID: &str = "onceward-run-id";
 /// Response: the problem, on one line of ASCII, for a gateway that forwards only the headers of a response.

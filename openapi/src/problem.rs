@@ -35,6 +35,9 @@ pub enum Code {
     BodyTooLarge,
     MethodNotAllowed,
     UnsupportedMediaType,
+    UpstreamUnavailable,
+    UpstreamTimeout,
+    UpstreamFailed,
     Internal,
 }
 
@@ -62,7 +65,7 @@ struct Line {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 30] = [
         Self::TokenMissing,
         Self::TokenMalformed,
         Self::TokenInvalid,
@@ -89,6 +92,9 @@ impl Code {
         Self::BodyTooLarge,
         Self::MethodNotAllowed,
         Self::UnsupportedMediaType,
+        Self::UpstreamUnavailable,
+        Self::UpstreamTimeout,
+        Self::UpstreamFailed,
         Self::Internal,
     ];
 
@@ -302,6 +308,27 @@ impl Code {
             Self::UnsupportedMediaType => {
                 line("unsupported_media_type", 415, No, "Unsupported media type", "Send the body as application/json.")
             }
+            Self::UpstreamUnavailable => line(
+                "upstream_unavailable",
+                502,
+                Same,
+                "The application is not reachable",
+                "The proxy could not connect to the application. Nothing ran. Send the same request again in a moment.",
+            ),
+            Self::UpstreamTimeout => line(
+                "upstream_timeout",
+                504,
+                No,
+                "The application did not respond in time",
+                "The proxy sent the request to the application and received no response in time. It is unknown whether the request took effect.",
+            ),
+            Self::UpstreamFailed => line(
+                "upstream_failed",
+                502,
+                No,
+                "The application sent no complete response",
+                "The connection to the application failed after the request was sent. It is unknown whether the request took effect.",
+            ),
             Self::Internal => line(
                 "internal",
                 500,
@@ -436,6 +463,9 @@ mod tests {
             "body_too_large 413 no",
             "method_not_allowed 405 no",
             "unsupported_media_type 415 no",
+            "upstream_unavailable 502 same",
+            "upstream_timeout 504 no",
+            "upstream_failed 502 no",
             "internal 500 no",
         ];
         let ours = Code::ALL.map(|code| {

@@ -179,7 +179,7 @@ fn after_rejection(
     match (code, retry) {
         // The server reports that the submission ran: its outcome is known.
         (Code::ReplyNotKept, _) => Decision::Reject,
-        (Code::OutcomeUnknown | Code::Internal, _) => Decision::Unknown,
+        (Code::OutcomeUnknown | Code::UpstreamTimeout | Code::UpstreamFailed | Code::Internal, _) => Decision::Unknown,
         // An earlier attempt of this submission may have claimed the interval, even one that was rejected: if the reply of the store was
         // lost, the claim remains until it expires. The SDK never waits for the interval to end, even if the problem says so: the duplicate
         // would run.

@@ -11,7 +11,7 @@ export declare const RETRY_AFTER = "retry-after";
 /** The form field, multipart part and query parameter that carries a token. */
 export declare const FIELD = "_onceward";
 /** The reason for a rejection: the `code` of a problem. */
-export type Code = "token_missing" | "token_malformed" | "token_invalid" | "token_expired" | "token_used" | "token_revoked" | "token_stale" | "redeem_unknown" | "key_missing" | "key_malformed" | "key_reused" | "in_progress" | "outcome_unknown" | "not_found" | "reply_not_kept" | "claim_lost" | "store_unavailable" | "too_soon" | "locked" | "rate_limited" | "overloaded" | "unauthorized" | "bad_request" | "body_too_large" | "method_not_allowed" | "unsupported_media_type" | "internal";
+export type Code = "token_missing" | "token_malformed" | "token_invalid" | "token_expired" | "token_used" | "token_revoked" | "token_stale" | "redeem_unknown" | "key_missing" | "key_malformed" | "key_reused" | "in_progress" | "outcome_unknown" | "not_found" | "reply_not_kept" | "claim_lost" | "store_unavailable" | "too_soon" | "locked" | "rate_limited" | "overloaded" | "unauthorized" | "bad_request" | "body_too_large" | "method_not_allowed" | "unsupported_media_type" | "upstream_unavailable" | "upstream_timeout" | "upstream_failed" | "internal";
 /** The next step for a client that received a problem. */
 export type Retry = "same" | "new_token" | "no";
 /** A problem of RFC 9457, extended by the members `code` and `retry`. */

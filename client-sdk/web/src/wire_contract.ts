@@ -46,6 +46,9 @@ export type Code =
   | "body_too_large"
   | "method_not_allowed"
   | "unsupported_media_type"
+  | "upstream_unavailable"
+  | "upstream_timeout"
+  | "upstream_failed"
   | "internal";
 
 /** The next step for a client that received a problem. */

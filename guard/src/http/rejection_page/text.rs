@@ -18,6 +18,8 @@ const REOPEN: &str = "Go back, reload the form, and send it again.";
 const WAIT: &str = "Wait a moment, then reload this page to send it again.";
 const CORRECT: &str = "Go back, check what you entered, and send it again. If that does not help, contact support.";
 const ASK: &str = "Please do not send it again. Contact support and give them the details below.";
+const LOOK_OR_ASK: &str = "If you opened a page, reload it. If you sent a form, please do not send it again: contact support and give them \
+     the details below.";
 const NOTHING: &str = "Nothing was carried out.";
 const TO_FORM: &str = "Your browser’s Back button takes you to the form. Your entries are usually still there.";
 const TO_LAST_PAGE: &str = "Your browser’s Back button takes you to the previous page.";
@@ -60,6 +62,12 @@ impl CustomerText {
                 "Something went wrong",
                 "There was an error on our side. We do not know whether what you sent was carried out.",
                 ASK,
+            ),
+            Code::UpstreamUnavailable => ("This is not available right now", NOTHING, WAIT),
+            Code::UpstreamTimeout | Code::UpstreamFailed => (
+                "We do not know how it ended",
+                "No complete answer came back. If you sent a form, we do not know whether it was carried out.",
+                LOOK_OR_ASK,
             ),
             Code::ClaimLost => (
                 "This could not be finished",
@@ -123,6 +131,8 @@ impl CustomerText {
         };
         let back = match code {
             Code::NotFound | Code::MethodNotAllowed => TO_LAST_PAGE,
+            // The form would invite the customer to send it again.
+            _ if next == ASK || next == LOOK_OR_ASK => TO_LAST_PAGE,
             _ => TO_FORM,
         };
         Self { title, happened, next, back }
