@@ -32,6 +32,12 @@ impl Fingerprint {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// Returns the fingerprint of this content together with these bytes.
+    pub(crate) fn with(&self, bytes: &[u8]) -> Self {
+        // The digest of the content has a fixed length, so the input is unambiguous.
+        Self(Sha256::new().chain_update(self.0).chain_update(bytes).finalize().into())
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -277,6 +277,7 @@ pub use crate::reply::{NoReply, Reply};
 pub use crate::run::{RunError, RunOutcome};
 pub use crate::run_id::RunId;
 pub use crate::settled::Settled;
+pub use crate::signals::stop_on_signal;
 pub use crate::snapshot::{RecordState, Snapshot, TokenInfo};
 pub use crate::subject::Subject;
 pub use crate::ticket::{BadTicket, Kind, Ticket};

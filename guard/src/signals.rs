@@ -2,6 +2,16 @@
 
 use std::io;
 
+/// Waits for SIGTERM or SIGINT, and then for `stop`, a graceful shutdown: [`Guard::shut_down`](crate::Guard::shut_down), and then the end of
+/// the server. A second signal ends it early, with `abort`. For servers that have no `serve` in an adapter of this crate.
+///
+/// # Errors
+/// If the signal handlers cannot be installed.
+pub async fn stop_on_signal(stop: impl Future<Output = ()>, abort: impl Future<Output = ()>) -> io::Result<()> {
+    Signals::listen()?.stop_gracefully(stop, abort).await;
+    Ok(())
+}
+
 /// The signals that ask a process to stop.
 #[cfg(unix)]
 pub(crate) struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);

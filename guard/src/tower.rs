@@ -51,12 +51,12 @@ pub use self::body::{GuardedBody, ProtectedBody};
 pub use self::entered::{Entered, MarkedService};
 pub use self::middleware::Protected;
 pub use self::require_protection::{Exempted, Required};
-pub use self::response::reject;
+pub use self::response::{issue_token, reject};
 use crate::http::{self as shared, KeySource, SubjectSource};
 pub use crate::http::{Exempt, HiddenToken, MarkEffect, RequestIntent, RequireProtection, protect};
 
 #[cfg(feature = "axum")]
-pub(crate) use self::request::{mark_seen, matched_route};
+pub(crate) use self::request::matched_route;
 
 /// tower services over `http` types, as the rules of a route refer to them.
 #[derive(Debug)]

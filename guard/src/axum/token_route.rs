@@ -1,12 +1,13 @@
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
 
 use super::SubjectFrom;
 use crate::guard::Guard;
-use crate::http::{GuardResponse, answer_token_request};
-use crate::tower::{GuardedBody, mark_seen};
+use crate::http::GuardResponse;
+use crate::tower::issue_token;
 
 /// Creates the route `POST /token` for an application's own pages, which responds with a new token. Merge it into your router:
 /// `.merge(token_route(&guard, subject))`.
@@ -16,11 +17,7 @@ use crate::tower::{GuardedBody, mark_seen};
 /// failure: the page then receives a placeholder token, which no enforcing guard accepts.
 pub fn token_route<S: Clone + Send + Sync + 'static>(guard: &Guard, subject: SubjectFrom) -> Router<S> {
     let (guard, others) = (guard.clone(), guard.clone());
-    let issue = async move |request: Request| {
-        let (head, body) = request.into_parts();
-        mark_seen(&head);
-        answer_token_request(&head, &mut GuardedBody::new(body), &guard, &subject).await
-    };
+    let issue = async move |request: Request| issue_token(request, &guard, &subject).await.map(Body::from);
     let other = async move |request: Request| {
         GuardResponse::method_not_allowed(&request.into_parts().0, &others, "POST").into_response()
     };

@@ -50,7 +50,7 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
         Ok(Decision::Unprotected) => {
             exchange.attach(UncheckedRoute::new(&rules));
             let running = guard.begin_run();
-            let captured = exchange.call(rules.read_limit()).await;
+            let captured = exchange.call(rules.unprotected_read_limit()).await;
             drop(running);
             let outcome = rules.judge(&captured, None).outcome_unprotected(captured.outcome());
             return captured.send(Signature { outcome: Some(outcome), next: None, is_last: guard.is_draining() });

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub use self::policy::{
     AnyPolicy, ContentIntervalPolicy, IntervalPolicy, KeyPolicy, NamedIntervalPolicy, RememberedPolicy, TokenPolicy,
 };
-use self::policy::{ComparesContent, ReadsKey, RequiresToken, StoresResponses, TakesKey};
+use self::policy::{ComparesContent, ReadsId, RequiresToken, StoresResponses, TakesKey};
 use super::framework::Framework;
 use super::key_source::KeySource;
 use super::route_rules::RouteRules;
@@ -117,12 +117,12 @@ const JUDGED: usize = 1024 * 1024;
 ///
 /// | constructor | `P` | setters, besides those of every policy |
 /// |---|---|---|
-/// | [`token`](Protect::token) | [`TokenPolicy`] | `bound`, `next_token`, `remember`, `remember_by` |
-/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `wait`, `keep_header`, `fingerprint`, `skip_large_bodies` |
-/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `fingerprint`, `skip_large_bodies` |
-/// | [`interval`](Protect::interval) | [`IntervalPolicy`] | `from`, or `fingerprint` and `skip_large_bodies` |
+/// | [`token`](Protect::token) | [`TokenPolicy`] | `bound`, `next_token`, `optional`, `remember`, `remember_by` |
+/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `optional`, `wait`, `keep_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | [`interval`](Protect::interval) | [`IntervalPolicy`] | `from`, or `fingerprint`, `fingerprint_with` and `skip_large_bodies` |
 /// | …`.from(…)` | [`NamedIntervalPolicy`] | `optional` |
-/// | …`.fingerprint(…)` | [`ContentIntervalPolicy`] | `fingerprint`, `skip_large_bodies` |
+/// | …`.fingerprint(…)` | [`ContentIntervalPolicy`] | `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
 ///
 /// ```compile_fail,E0599
 /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
@@ -273,15 +273,12 @@ impl<F: Framework, P: TakesKey> Protect<F, P> {
     }
 }
 
-/// Setters for routes that read a key or a name.
-impl<F: Framework, P: ReadsKey> Protect<F, P> {
-    /// Runs a request without a key, unprotected. By default it is rejected.
+/// Setters for routes that read a token, a key or a name.
+impl<F: Framework, P: ReadsId> Protect<F, P> {
+    /// Runs a request without a token or key, unprotected. By default it is rejected.
     ///
-    /// ```compile_fail,E0599
-    /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
-    /// # let (guard, _clock) = testing::guard();
-    /// Protect::token(&guard, SubjectFrom::anonymous()).optional();
-    /// ```
+    /// A form that cannot be parsed has no token. A urlencoded form without a token in the first bytes, up to the
+    /// [limit](Self::body_limit), is still rejected: the token may be behind them.
     ///
     /// An interval by content has no key that could be missing:
     ///
@@ -318,6 +315,26 @@ impl<F: Framework, P: ComparesContent> Protect<F, P> {
     #[must_use]
     pub fn fingerprint(mut self, fields: Fields) -> Protect<F, P::Compared> {
         self.rules.reader.fields = fields;
+        self.retyped()
+    }
+
+    /// Includes these bytes in the fingerprint too: requests for which the function returns different bytes have different content, and the
+    /// stored response of one is never sent to the other. `None` adds nothing.
+    ///
+    /// A stored response is then sent only to requests with the same `Cookie`, or with none if the first had none:
+    ///
+    /// ```
+    /// # use onceward::{KeyRules, tower::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::key(&guard, SubjectFrom::anonymous(), KeyRules::at_most_once())
+    ///     .fingerprint_with(|request| request.headers.get("cookie").map(|cookie| cookie.as_bytes().to_vec()));
+    /// ```
+    #[must_use]
+    pub fn fingerprint_with(
+        mut self,
+        bytes: impl Fn(&F::Request) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Protect<F, P::Compared> {
+        self.rules.reader.fingerprint_with = Some(Arc::new(bytes));
         self.retyped()
     }
 

@@ -1,6 +1,7 @@
 //! Parsing of a request's head and body into its intent.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use onceward_api::{Code, header};
 
 use super::body::{BufferedBody, RequestBody, too_large};
 use super::key_source::KeySource;
-use super::token_source::find_token;
+use super::token_source::{UnparsedForm, find_token};
 use crate::fingerprint::{Fields, Fingerprint};
 use crate::intent::Intent;
 use crate::key::Key;
@@ -119,14 +120,17 @@ impl ParsedRequest {
     }
 }
 
+/// A function of the application that returns bytes to include in a fingerprint.
+type FingerprintPart<R> = Arc<dyn Fn(&R) -> Option<Vec<u8>> + Send + Sync>;
+
 /// The rules by which a route parses its requests.
-#[derive(Debug)]
 pub(crate) struct RequestReader<R> {
     pub(crate) action: Option<Arc<str>>,
     /// The source of the key; a route with a key policy has a default.
     pub(crate) key: Option<KeySource<R>>,
     pub(crate) is_optional: bool,
     pub(crate) fields: Fields,
+    pub(crate) fingerprint_with: Option<FingerprintPart<R>>,
     pub(crate) skips_large: bool,
     /// Maximum number of bytes that are read of a body.
     pub(crate) limit: usize,
@@ -139,6 +143,7 @@ impl<R> Default for RequestReader<R> {
             key: None,
             is_optional: false,
             fields: Fields::all(),
+            fingerprint_with: None,
             skips_large: false,
             limit: 256 * 1024,
         }
@@ -147,12 +152,30 @@ impl<R> Default for RequestReader<R> {
 
 impl<R> Clone for RequestReader<R> {
     fn clone(&self) -> Self {
-        Self { action: self.action.clone(), key: self.key.clone(), fields: self.fields.clone(), ..*self }
+        Self {
+            action: self.action.clone(),
+            key: self.key.clone(),
+            fields: self.fields.clone(),
+            fingerprint_with: self.fingerprint_with.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<R> fmt::Debug for RequestReader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestReader")
+            .field("action", &self.action)
+            .field("key", &self.key)
+            .field("is_optional", &self.is_optional)
+            .field("fields", &self.fields)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 
 impl<R: RequestHead> RequestReader<R> {
-    /// Parses the request; `None` if it has no key and the key is optional. The body is put back for the handler.
+    /// Parses the request; `None` if it has no token or key, and that is optional. The body is put back for the handler.
     pub(crate) async fn read<B: RequestBody>(
         &self,
         request: &R,
@@ -163,8 +186,8 @@ impl<R: RequestHead> RequestReader<R> {
         let mut asked = ParsedRequest::new(self.action(request), subject, only_looks(request)?);
         match policy {
             Policy::Token(TokenRules { remember: None, .. }) => {
-                asked.token = find_token(request, body, self.limit).await?;
-                Ok(Some(asked))
+                asked.token = self.find_token(request, body).await?;
+                Ok(Some(asked).filter(|asked| !self.lets_pass(asked)))
             }
             // Boxed separately, so that the future of a plain token stays small.
             _ => Box::pin(self.read_content(request, body, policy, asked)).await,
@@ -180,7 +203,10 @@ impl<R: RequestHead> RequestReader<R> {
     ) -> Result<Option<ParsedRequest>, Rejection> {
         match (policy, &self.key) {
             (Policy::Token(_), _) => {
-                asked.token = find_token(request, body, self.limit).await?;
+                asked.token = self.find_token(request, body).await?;
+                if self.lets_pass(&asked) {
+                    return Ok(None);
+                }
                 self.read_fingerprint(request, body, asked).await.map(Some)
             }
             (Policy::Interval(_), None) => self.read_fingerprint(request, body, asked).await.map(Some),
@@ -215,7 +241,7 @@ impl<R: RequestHead> RequestReader<R> {
         }
         let key = if needs_body { from.find(request, &body)? } else { early };
         let Some(key) = key else { return self.without_key(asked.only_looks) };
-        let fingerprint = Some(body.fingerprint(request, &self.fields));
+        let fingerprint = Some(self.fingerprint(request, &body));
         Ok(Some(ParsedRequest { key: Some(key), fingerprint, has_whole_body: body.is_whole(), ..asked }))
     }
 
@@ -231,7 +257,26 @@ impl<R: RequestHead> RequestReader<R> {
         if !body.is_whole() && !self.skips_large {
             return Err(too_large(self.limit));
         }
-        Ok(ParsedRequest { fingerprint: Some(body.fingerprint(request, &self.fields)), ..asked })
+        Ok(ParsedRequest { fingerprint: Some(self.fingerprint(request, &body)), ..asked })
+    }
+
+    fn fingerprint(&self, request: &R, body: &BufferedBody) -> Fingerprint {
+        let content = body.fingerprint(request, &self.fields);
+        match self.fingerprint_with.as_ref().and_then(|bytes| bytes(request)) {
+            Some(bytes) => content.with(&bytes),
+            None => content,
+        }
+    }
+
+    /// Finds the token. If it is optional, a form that cannot be parsed has none.
+    async fn find_token<B: RequestBody>(&self, request: &R, body: &mut B) -> Result<Credential, Rejection> {
+        let unparsed = if self.is_optional { UnparsedForm::HasNoToken } else { UnparsedForm::Rejected };
+        find_token(request, body, self.limit, unparsed).await
+    }
+
+    /// Returns whether a request runs without a token. A request that only looks never runs, not even unprotected.
+    fn lets_pass(&self, asked: &ParsedRequest) -> bool {
+        self.is_optional && !asked.only_looks && asked.token == Credential::Missing
     }
 
     /// Returns the action of the request: the one that the route names, or method and path. It is canonical.

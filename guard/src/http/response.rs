@@ -77,7 +77,9 @@ impl GuardResponse {
         let response = Self { status: status(problem.status), headers, body, effect: None, outcome: None };
         match code {
             Code::Internal => response,
-            Code::OutcomeUnknown => response.with_effect(Effect::Unknown, code),
+            Code::OutcomeUnknown | Code::UpstreamTimeout | Code::UpstreamFailed => {
+                response.with_effect(Effect::Unknown, code)
+            }
             _ => response.with_effect(Effect::NotApplied, code),
         }
     }

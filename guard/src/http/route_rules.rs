@@ -73,6 +73,12 @@ impl<F: Framework> RouteRules<F> {
         read_limit(&self.route.policy, self.answer_limit)
     }
 
+    /// Like [`read_limit`](Self::read_limit), for a request without protection: nothing is stored, and only the route's own function may read
+    /// the body.
+    pub(super) fn unprotected_read_limit(&self) -> Option<usize> {
+        self.judge.as_ref().and(self.read_limit())
+    }
+
     /// Logs, once, that the path was rewritten after the action was derived from it. A plain token is valid once whatever its action,
     /// so it is not affected.
     pub(super) fn notice_rewriting(&self, parsed: &ParsedRequest, answer: &impl HandlerResponse<F>) {

@@ -33,12 +33,15 @@ pub(super) async fn find_token<B: RequestBody>(
     request: &impl RequestHead,
     body: &mut B,
     limit: usize,
+    unparsed: UnparsedForm,
 ) -> Result<Credential, Rejection> {
     let mut carried = TokenSources::default();
     carried.and_header(request.header(header::TOKEN))?;
     carried.and_query(request.query())?;
-    if let Some(form) = Form::of(request) {
-        Box::pin(read_form(body, form?, &mut carried, limit)).await?;
+    match Form::of(request) {
+        Some(Ok(form)) => Box::pin(read_form(body, form, &mut carried, limit, unparsed)).await?,
+        Some(Err(rejection)) if unparsed == UnparsedForm::Rejected => return Err(rejection),
+        Some(Err(_)) | None => {}
     }
     Ok(carried.token.map_or(Credential::Missing, |token| Credential::of(&token)))
 }
@@ -49,6 +52,7 @@ async fn read_form<B: RequestBody>(
     mut form: Form,
     carried: &mut TokenSources<'_>,
     limit: usize,
+    unparsed: UnparsedForm,
 ) -> Result<(), Rejection> {
     let mut read = BytesMut::new();
     let scan = loop {
@@ -76,8 +80,16 @@ async fn read_form<B: RequestBody>(
         Scan::More => Err(Rejection::new(Code::BodyTooLarge).detail(format!(
             "No token was found in the first {limit} bytes of the form. Send it as the first field, or in the Onceward-Token header."
         ))),
+        Scan::Broken(_) if unparsed == UnparsedForm::HasNoToken => Ok(()),
         Scan::Broken(how) => Err(broken(how)),
     }
+}
+
+/// The treatment of a form that cannot be parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnparsedForm {
+    Rejected,
+    HasNoToken,
 }
 
 /// The token of a request, collected from all sources.

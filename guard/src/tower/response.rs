@@ -4,12 +4,15 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body::Body;
 use onceward_api::header;
 
+use super::request::mark_seen;
+use super::{BoxError, GuardedBody, SubjectFrom};
 use crate::effect::Effect;
 use crate::guard::Guard;
-use crate::http::{GuardResponse, InnerOutcome, MarkEffect, SignedHeaders};
+use crate::http::{GuardResponse, InnerOutcome, MarkEffect, SignedHeaders, answer_token_request};
 use crate::rejection::Rejection;
 
 impl<B> MarkEffect for Response<B> {
@@ -24,6 +27,18 @@ impl<B> MarkEffect for Response<B> {
 /// about it.
 pub fn reject<B: From<Bytes>>(request: &Parts, guard: &Guard, rejection: &Rejection) -> Response<B> {
     Response::from(GuardResponse::rejection_to(request, guard, rejection)).map(B::from)
+}
+
+/// Responds to a token request, as `POST /token` of [`axum::token_route`](crate::axum::token_route) does, for a server without a router.
+/// `subject` resolves the subject that the token is bound to.
+pub async fn issue_token<B>(request: Request<B>, guard: &Guard, subject: &SubjectFrom) -> Response<Bytes>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = request.into_parts();
+    mark_seen(&head);
+    Response::from(answer_token_request(&head, &mut GuardedBody::new(body), guard, subject).await)
 }
 
 impl From<GuardResponse> for Response<Bytes> {

@@ -46,12 +46,12 @@ pub trait TakesKey: sealed::Sealed {
     type Named;
 }
 
-/// A policy under which a route reads a key or a name, which may be missing.
+/// A policy under which a route reads a token, a key or a name, which may be missing.
 #[diagnostic::on_unimplemented(
-    message = "`optional` requires `Protect::key` or a named interval, and this route has `{Self}`",
+    message = "`optional` requires `Protect::token`, `Protect::key` or a named interval, and this route has `{Self}`",
     note = "name the interval with `from` first"
 )]
-pub trait ReadsKey: sealed::Sealed {}
+pub trait ReadsId: sealed::Sealed {}
 
 /// A policy under which requests are compared by their content.
 #[diagnostic::on_unimplemented(
@@ -88,8 +88,10 @@ impl TakesKey for IntervalPolicy {
     type Named = NamedIntervalPolicy;
 }
 
-impl ReadsKey for KeyPolicy {}
-impl ReadsKey for NamedIntervalPolicy {}
+impl ReadsId for TokenPolicy {}
+impl ReadsId for RememberedPolicy {}
+impl ReadsId for KeyPolicy {}
+impl ReadsId for NamedIntervalPolicy {}
 
 impl ComparesContent for RememberedPolicy {
     type Compared = Self;
