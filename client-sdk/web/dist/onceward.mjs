@@ -506,8 +506,8 @@ function createFormController(form, { token, isAllowedOrigin, patience }) {
 }
 
 // src/page_forms.ts
-var SELECTOR = "form[data-onceward]";
-function pageForms(context) {
+function pageForms(context, isAll) {
+  const selector = `form${isAll ? "" : "[data-onceward]"}:not([data-onceward=off])`;
   const forms = /* @__PURE__ */ new Map();
   let isForm = false;
   let last;
@@ -519,7 +519,7 @@ function pageForms(context) {
   }
   function watch() {
     const find = () => {
-      document.querySelectorAll(SELECTOR).forEach((form) => controllerOf(form));
+      document.querySelectorAll(selector).forEach((form) => controllerOf(form));
       forms.forEach((controller, form) => form.isConnected || controller.awaitsResponse() || forms.delete(form));
     };
     const on = (name, act) => addEventListener(name, act, true);
@@ -554,7 +554,7 @@ function pageForms(context) {
   }
   function controllerFor({ target: target2 }) {
     const form = target2 instanceof HTMLFormElement ? target2 : target2.form;
-    return form?.matches(SELECTOR) ? controllerOf(form) : void 0;
+    return form?.matches(selector) ? controllerOf(form) : void 0;
   }
   return { watch, all: forms };
 }
@@ -585,7 +585,7 @@ function createOnceward(options = {}) {
   const named = [here, tokens, ...origins].map((url) => new URL(url).origin);
   const token = (action, ...signal) => fetchToken(fetch, tokens, action, patience, ...signal);
   const isAllowedOrigin = (origin) => named.includes(origin);
-  const forms = pageForms({ token, isAllowedOrigin, patience });
+  const forms = pageForms({ token, isAllowedOrigin, patience }, options.forms == "all");
   const share = sharedCalls();
   return {
     messages,

@@ -6,5 +6,5 @@ export interface PageForms {
     /** The forms that are guarded now. */
     all: Map<HTMLFormElement, FormController>;
 }
-/** Creates the set of forms. It guards none until `watch` is called. */
-export declare function pageForms(context: FormContext): PageForms;
+/** Creates the set of forms: all of the page, or those with `data-onceward`. It guards none until `watch` is called. */
+export declare function pageForms(context: FormContext, isAll: boolean): PageForms;

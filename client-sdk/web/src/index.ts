@@ -16,6 +16,8 @@ export type { Code, IssuedToken, Problem, Retry, TokenRequest } from "./wire_con
 export interface Options {
   /** Base URL for tokens: they are fetched from `baseUrl` + `/token`. Default: the page's own origin. */
   baseUrl?: string | undefined;
+  /** `"all"`: `watch` guards every POST form, also without `data-onceward`. Default: only forms with `data-onceward`. */
+  forms?: "all" | undefined;
   /** Further origins that tokens may be sent to, besides the page's own and that of `baseUrl`. */
   origins?: string[];
   /** A replacement for the global `fetch`. */
@@ -33,7 +35,7 @@ export interface Onceward {
    * same `key`, or the same `form` with the same content, while the first is in flight or, for a form, within a second.
    */
   fetch(url: string | URL, init?: SubmissionInit): Promise<Result>;
-  /** Guards every `form[data-onceward]` of the page, also those that are added later. */
+  /** Guards every `form[data-onceward]` of the page, or every POST form (see `Options.forms`), also those that are added later. */
   watch(): void;
   /** Reports the response to the last submit of a guarded form that the page sends itself, or `null` if none came. */
   answered(form: HTMLFormElement, response: Response | null): void;
@@ -57,7 +59,7 @@ export function createOnceward(options: Options = {}): Onceward {
   const token = (action?: string, ...signal: AbortSignal[]) =>
     fetchToken(fetch, tokens, action, patience, ...signal);
   const isAllowedOrigin = (origin: string) => named.includes(origin);
-  const forms = pageForms({ token, isAllowedOrigin, patience });
+  const forms = pageForms({ token, isAllowedOrigin, patience }, options.forms == "all");
   const share = sharedCalls();
 
   return {

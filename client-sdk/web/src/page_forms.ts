@@ -4,8 +4,6 @@ import { createFormController } from "./form_controller.js";
 import type { FormContext, FormController } from "./form_contract.js";
 import { recordResponsePage } from "./history.js";
 
-const SELECTOR = "form[data-onceward]";
-
 /** The guarded forms of a page, each with its controller. */
 export interface PageForms {
   /** Starts to guard the forms of the page. */
@@ -14,8 +12,10 @@ export interface PageForms {
   all: Map<HTMLFormElement, FormController>;
 }
 
-/** Creates the set of forms. It guards none until `watch` is called. */
-export function pageForms(context: FormContext): PageForms {
+/** Creates the set of forms: all of the page, or those with `data-onceward`. It guards none until `watch` is called. */
+export function pageForms(context: FormContext, isAll: boolean): PageForms {
+  // Not by `method`: a button may have another one. The controller leaves a form alone that no button sends with POST.
+  const selector = `form${isAll ? "" : "[data-onceward]"}:not([data-onceward=off])`;
   const forms = new Map<HTMLFormElement, FormController>();
   /** True if the last navigation was caused by a form, and the controller of the form that was sent last. */
   let isForm = false;
@@ -31,7 +31,7 @@ export function pageForms(context: FormContext): PageForms {
 
   function watch(): void {
     const find = () => {
-      document.querySelectorAll<HTMLFormElement>(SELECTOR).forEach((form) => controllerOf(form));
+      document.querySelectorAll<HTMLFormElement>(selector).forEach((form) => controllerOf(form));
       // A removed form is kept only while the response to its last attempt is pending.
       forms.forEach((controller, form) => form.isConnected || controller.awaitsResponse() || forms.delete(form));
     };
@@ -75,7 +75,7 @@ export function pageForms(context: FormContext): PageForms {
   function controllerFor({ target }: Event): FormController | undefined {
     // A form may have a field named `form`; a field may belong to a form outside of it.
     const form = target instanceof HTMLFormElement ? target : (target as HTMLInputElement).form;
-    return form?.matches(SELECTOR) ? controllerOf(form) : undefined;
+    return form?.matches(selector) ? controllerOf(form) : undefined;
   }
 
   return { watch, all: forms };
