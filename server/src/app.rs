@@ -83,6 +83,9 @@ pub enum BuildError {
         /// The fix.
         fix: String,
     },
+    /// The proxy has no upstream.
+    #[error("upstream: it is not set. Set --upstream http://127.0.0.1:3000.")]
+    NoUpstream,
     /// The service cannot listen on an address.
     #[error(transparent)]
     Listen(#[from] BindError),

@@ -14,6 +14,7 @@ mod key;
 mod liveness;
 mod migrate;
 mod output;
+mod proxy;
 mod stats;
 mod store;
 mod table;
@@ -30,6 +31,7 @@ use crate::app::{Application, prepare};
 use crate::config::sources::Sources;
 use crate::config::{Config, ConfigError, environment};
 use crate::http::panic_handler;
+use crate::proxy::app::Proxy;
 
 /// The result of a command.
 type CommandResult = Result<Output, Failure>;
@@ -44,6 +46,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match matches.subcommand() {
         None | Some(("serve", _)) => serve(&matches).await,
+        Some(("proxy", below)) if below.subcommand().is_none() => proxy(&matches).await,
         Some((name, below)) => finish(below, dispatch(name, below, &matches).await),
     }
 }
@@ -76,9 +79,25 @@ async fn serve(matches: &ArgMatches) -> ExitCode {
     }
 }
 
+async fn proxy(matches: &ArgMatches) -> ExitCode {
+    let config = match prepare(|| Config::for_proxy(&sources(matches)?)) {
+        Ok(config) => config,
+        Err(error) => return fail(2, &error),
+    };
+    let proxy = match Proxy::build(config).await {
+        Ok(proxy) => proxy,
+        Err(error) => return fail(1, &error),
+    };
+    match proxy.run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(1, &error),
+    }
+}
+
 async fn dispatch(name: &str, matches: &ArgMatches, root: &ArgMatches) -> CommandResult {
     match (name, matches.subcommand()) {
         ("check", _) => check::check(matches, &sources(root)?).await,
+        ("proxy", Some(("explain", below))) => proxy::explain(below, &sources(root)?),
         ("healthcheck", _) => healthcheck::healthcheck(matches, &settings(root)?).await,
         ("stats", _) => stats::stats(matches, &settings(root)?).await,
         ("audit", _) => audit::audit(matches, &settings(root)?).await,

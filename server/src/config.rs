@@ -3,9 +3,15 @@
 mod api_key;
 pub(crate) mod flag;
 mod placeholder;
+mod proxy;
+pub(crate) mod proxy_table;
+pub(crate) mod route;
+pub mod route_field;
+mod route_value;
 pub mod setting;
 pub(crate) mod sources;
 mod store_address;
+mod upstream;
 mod value;
 
 use std::ffi::OsString;
@@ -23,6 +29,7 @@ use self::sources::Sources;
 pub use self::store_address::StoreAddress;
 pub use self::value::{Rate, is_origin};
 use crate::http::request_log::RequestLog;
+use crate::proxy::settings::ProxySettings;
 
 /// The settings of the service.
 #[derive(Debug, Clone)]
@@ -83,6 +90,8 @@ pub struct Config {
     pub log_level: LevelFilter,
     /// The responses to log.
     pub request_log: RequestLog,
+    /// The settings of `onceward proxy`.
+    pub proxy: ProxySettings,
     /// Warnings about settings that do not prevent a start.
     pub warnings: Vec<String>,
 }
@@ -154,6 +163,17 @@ impl Config {
         Ok(config)
     }
 
+    /// Returns the settings for the proxy. It needs no API key: the address for clients serves no route that redeems a token.
+    pub(crate) fn for_proxy(sources: &Sources) -> Result<Self, ConfigError> {
+        let mut config = build(sources)?;
+        // The upstream serves `/`.
+        config.demo = false;
+        proxy::check(&config)?;
+        config.check_addresses()?;
+        config.warn_of_admin();
+        Ok(config)
+    }
+
     /// Returns the settings for a command that uses the store and does not listen.
     pub(crate) fn for_command(sources: &Sources) -> Result<Self, ConfigError> {
         build(sources)
@@ -174,25 +194,33 @@ impl Config {
 
     /// Warns if metrics, which need no API key, can be read from other machines.
     fn check_admin(&mut self) -> Result<(), ConfigError> {
-        let warning = match self.admin_listen {
-            Some(admin) if admin == self.listen && admin.port() != 0 => {
-                return Err(ConfigError::Wrong(format!(
-                    "admin_listen: {admin} is already the address of `listen`. Use another one, such as 127.0.0.1:9090, or remove the setting."
-                )));
-            }
-            Some(admin) if !admin.ip().is_loopback() => {
-                format!(
-                    "admin_listen: {admin} can be reached from other machines, and /metrics and /dashboard need no API key"
-                )
-            }
-            None if !self.listen.ip().is_loopback() => format!(
+        self.check_addresses()?;
+        if self.admin_listen.is_none() && !self.listen.ip().is_loopback() {
+            self.warnings.push(format!(
                 "listen: any client that can reach {} can read /metrics and /dashboard; set admin_listen to serve them on another address",
                 self.listen
-            ),
-            _ => return Ok(()),
-        };
-        self.warnings.push(warning);
+            ));
+        }
+        self.warn_of_admin();
         Ok(())
+    }
+
+    /// Requires two addresses to differ, unless the system chooses the port.
+    fn check_addresses(&self) -> Result<(), ConfigError> {
+        match self.admin_listen {
+            Some(admin) if admin == self.listen && admin.port() != 0 => Err(ConfigError::Wrong(format!(
+                "admin_listen: {admin} is already the address of `listen`. Use another one, such as 127.0.0.1:9090, or remove the setting."
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn warn_of_admin(&mut self) {
+        if let Some(admin) = self.admin_listen.filter(|admin| !admin.ip().is_loopback()) {
+            self.warnings.push(format!(
+                "admin_listen: {admin} can be reached from other machines, and /metrics and /dashboard need no API key"
+            ));
+        }
     }
 }
 
@@ -227,6 +255,7 @@ fn build(sources: &Sources) -> Result<Config, ConfigError> {
         log: sources.value("log", log_form)?,
         log_level: sources.value("log_level", value::level)?,
         request_log: sources.value("request_log", request_log)?,
+        proxy: proxy::settings(sources)?,
         warnings: sources.warnings().to_vec(),
     })
 }
@@ -411,6 +440,33 @@ mod tests {
         assert!(error(&["--admin-listen", "127.0.0.1:8080"], &[]).contains("is already the address of `listen`"));
     }
 
+    fn load_proxy(arguments: &[&str]) -> Result<Config, ConfigError> {
+        let arguments = ["onceward"].iter().chain(arguments).map(OsString::from);
+        Config::for_proxy(&Sources::gather(&flag::bare().try_get_matches_from(arguments)?, [])?)
+    }
+
+    #[test]
+    fn proxy_requires_an_upstream_other_than_itself() {
+        let error = |arguments: &[&str]| load_proxy(arguments).unwrap_err().to_string();
+        assert!(error(&[]).contains("--upstream http://127.0.0.1:3000 (or ONCEWARD_UPSTREAM"), "{}", error(&[]));
+        assert!(error(&["--upstream", "http://localhost:8080"]).contains("forward requests to itself"));
+        let plain = ["--upstream", "http://127.0.0.1:3000", "--upstream-ca", "ca.pem"];
+        assert!(error(&plain).starts_with("upstream_ca: the upstream http://127.0.0.1:3000 uses no TLS"));
+        let bare = error(&["--upstream", "127.0.0.1:3000"]);
+        assert!(bare.starts_with("upstream (from --upstream): `127.0.0.1:3000` has no scheme; use scheme"), "{bare}");
+        let same = ["--upstream", "http://127.0.0.1:3000", "--admin-listen", "127.0.0.1:8080"];
+        assert!(error(&same).contains("is already the address of `listen`"));
+    }
+
+    #[test]
+    fn proxy_listens_on_any_address_without_an_api_key() {
+        let config = load_proxy(&["--upstream", "http://127.0.0.1:3000", "--listen", "0.0.0.0:8080"]).unwrap();
+        assert!(config.warnings.is_empty() && !config.demo, "{:?}", config.warnings);
+        let proxy = config.proxy;
+        assert_eq!((proxy.upstream_keep_alive, proxy.body_limit), (Duration::from_secs(1), 1 << 20));
+        assert_eq!((proxy.proxy_path.as_str(), proxy.inject, proxy.routes.len()), ("/_onceward", false, 0));
+    }
+
     #[test]
     fn debug_of_config_hides_secrets() {
         let store = "redis://user:canary-password@10.0.0.7:6379/2";
@@ -441,5 +497,19 @@ mod tests {
             let said = error(&["--store", wrong], &[]);
             assert!(said.contains("postgres://user@host/database") && !said.contains("canary"), "{said}");
         }
+    }
+
+    #[test]
+    fn header_subject_requires_a_trusted_proxy() {
+        let route = "[[proxy.route]]\npath = \"/pay\"\npolicy = \"key\"\nsubject = { header = \"X-User\" }\n";
+        let untrusted = file(route);
+        let arguments = ["--upstream", "http://127.0.0.1:3000", "--config", untrusted.path().to_str().unwrap()];
+        let error = load_proxy(&arguments).unwrap_err().to_string();
+        assert!(
+            error.starts_with("trusted_proxies: the route /pay reads its subject from the header `x-user`"),
+            "{error}"
+        );
+        let trusted = [&arguments[..], &["--trusted-proxies", "10.0.0.1"]].concat();
+        assert_eq!(load_proxy(&trusted).unwrap().proxy.routes.len(), 1);
     }
 }

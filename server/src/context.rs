@@ -1,10 +1,11 @@
 //! The state that all handlers share, and their responses.
 
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use actix_web::http::header::{ACCEPT, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
-use onceward::http::GuardResponse;
+use onceward::http::{GuardResponse, RequestHead};
 use onceward::{Guard, Rejection};
 use onceward_api::{Code, header};
 
@@ -31,8 +32,8 @@ pub(crate) type HandlerResult = Result<HttpResponse, HandlerError>;
 
 /// A rejection, and the `RateLimit` headers that the response carries.
 pub(crate) struct HandlerError {
-    rejection: Rejection,
-    rate_limit: Option<RateLimitHeaders>,
+    pub(crate) rejection: Rejection,
+    pub(crate) rate_limit: Option<RateLimitHeaders>,
 }
 
 impl From<Rejection> for HandlerError {
@@ -96,13 +97,22 @@ impl Context {
     /// Counts tokens against the rate limit. Backends are exempt.
     pub(crate) fn take_tokens(
         &self,
-        request: &HttpRequest,
+        request: &impl RequestHead,
         count: NonZeroU32,
     ) -> Result<Option<RateLimitHeaders>, HandlerError> {
         if self.access.is_backend(request) {
             return Ok(None);
         }
-        let taken = self.rate_limiter.take(self.access.client(request), count);
+        self.take_tokens_for(self.access.client(request), count)
+    }
+
+    /// Counts tokens for this client against the rate limit.
+    pub(crate) fn take_tokens_for(
+        &self,
+        client: IpAddr,
+        count: NonZeroU32,
+    ) -> Result<Option<RateLimitHeaders>, HandlerError> {
+        let taken = self.rate_limiter.take(client, count);
         Ok(taken.inspect_err(|over| match (over.rejection.code(), over.scope) {
             (Code::RateLimited, LimitScope::Client) => COUNTERS.limited_client.increment(1),
             (Code::RateLimited, LimitScope::Total) => COUNTERS.limited_all.increment(1),

@@ -24,6 +24,14 @@ const LAST_LOOK: Duration = Duration::from_millis(500);
 /// # Errors
 /// If the store cannot be used, or does not reply within `wait_for`. A rejected login or a missing permission is not retried.
 pub(crate) async fn build_guard(config: &Config, notice: &dyn Fn(&str)) -> Result<Guard, BuildError> {
+    Ok(guard_builder(config, notice).await?.build())
+}
+
+/// Like [`build_guard`], before the guard is built.
+///
+/// # Errors
+/// As [`build_guard`].
+pub(crate) async fn guard_builder(config: &Config, notice: &dyn Fn(&str)) -> Result<GuardBuilder, BuildError> {
     let retries = &mut Retries::new(config, notice);
     // The guard is built last: it would log each failed command of an unreachable store.
     let builder = match &config.store {
@@ -43,12 +51,11 @@ pub(crate) async fn build_guard(config: &Config, notice: &dyn Fn(&str)) -> Resul
     let builder = builder.token_ttl(config.token_ttl)?.share_every(config.share_every);
     let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
     let builder = config.secret.iter().cloned().fold(builder, GuardBuilder::secret);
-    let guard = match &config.secret_previous {
+    Ok(match &config.secret_previous {
         None => builder,
         Some(PreviousSecret::Shared) => builder.secret_previous_shared(),
         Some(PreviousSecret::Secret(secret)) => builder.secret_previous(secret.clone()),
-    };
-    Ok(guard.build())
+    })
 }
 
 /// Opens the database. Retries only while it cannot be reached.

@@ -13,6 +13,7 @@ pub mod logging;
 pub mod metrics;
 mod network;
 pub mod openapi;
+pub mod proxy;
 pub mod routes;
 mod startup_message;
 mod store_health;

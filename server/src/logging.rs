@@ -61,7 +61,7 @@ fn targets(level: LevelFilter) -> Targets {
 /// end of every request.
 pub async fn observe<B: MessageBody>(mut request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, Error> {
     let _busy = BusyConnection::on(&request);
-    let id = request_id(&request);
+    let id = request_id(request.headers().get(&REQUEST_ID).map(HeaderValue::as_bytes));
     // The page of a rejection shows the id.
     if let Ok(id) = HeaderValue::from_str(&id) {
         request.headers_mut().insert(REQUEST_ID, id);
@@ -79,13 +79,17 @@ pub async fn observe<B: MessageBody>(mut request: ServiceRequest, next: Next<B>)
         Ok(answer) => answer.status(),
         Err(error) => error.as_response_error().status_code(),
     };
+    let status = status.as_u16();
     COUNTERS.answered(status);
     if request_log.has(status) {
         let (code, policy) = match &answer {
-            Ok(answer) => (problem_code(answer.headers()), LoggedPolicy::of(answer.request())),
+            Ok(answer) => {
+                let outcome = answer.headers().get(onceward_api::header::OUTCOME).map(HeaderValue::as_bytes);
+                (problem_code(outcome), LoggedPolicy::of(answer.request()))
+            }
             Err(_) => (None, None),
         };
-        span.in_scope(|| tracing::info!(%method, path, status = status.as_u16(), code, policy, micros, "answered"));
+        span.in_scope(|| tracing::info!(%method, path, status, code, policy, micros, "answered"));
     }
     match answer {
         Ok(mut answer) => {
@@ -113,8 +117,8 @@ fn sign<B>(answer: &mut HttpResponse<B>, id: &str, is_last: bool) {
 }
 
 /// Returns the id that the client sent, if it is safe to log, or a new one.
-fn request_id(request: &ServiceRequest) -> String {
-    let given = request.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok());
+pub(crate) fn request_id(given: Option<&[u8]>) -> String {
+    let given = given.and_then(|id| std::str::from_utf8(id).ok());
     let is_plain =
         |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     given.filter(is_plain).map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
-use actix_web::http::StatusCode;
 use metrics::{Counter, counter, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use onceward_api::metric::{self, Metric, MetricKind};
@@ -84,8 +83,8 @@ impl fmt::Debug for MetricsRecorder {
 }
 
 impl ServiceCounters {
-    pub(crate) fn answered(&self, status: StatusCode) {
-        let class = usize::from(status.as_u16() / 100).clamp(1, self.answered.len());
+    pub(crate) fn answered(&self, status: u16) {
+        let class = usize::from(status / 100).clamp(1, self.answered.len());
         self.answered[class - 1].increment(1);
     }
 }

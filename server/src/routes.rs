@@ -9,7 +9,7 @@ pub mod metrics;
 pub mod outcome;
 pub mod pages;
 mod request_fields;
-mod sdk;
+pub(crate) mod sdk;
 pub mod token;
 
 use actix_web::body::{EitherBody, MessageBody};

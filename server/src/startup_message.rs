@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use crate::config::{Config, StoreAddress};
 use crate::logging;
+use crate::proxy::settings::UpstreamAddress;
 
 /// Prints or logs the address, and logs the warnings about settings.
 pub(crate) fn announce(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) {
@@ -21,12 +22,69 @@ pub(crate) fn announce(address: SocketAddr, admin: Option<SocketAddr>, config: &
     }
 }
 
-fn banner(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) -> String {
-    let (watched, host, store) = (host(admin.unwrap_or(address)), host(address), &config.store);
-    let note = match store {
+/// Like [`announce`], for the proxy.
+pub(crate) fn announce_proxy(
+    address: SocketAddr,
+    admin: Option<SocketAddr>,
+    upstream: &UpstreamAddress,
+    config: &Config,
+) {
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    let upstream = format!("{}://{}", upstream.scheme, upstream.authority);
+    if logging::is_human(config.log) {
+        // An error means that the reader closed the pipe: the proxy still runs.
+        let _ = std::io::stdout().write_all(proxy_banner(address, admin, &upstream, config).as_bytes());
+    } else {
+        let store = config.store.to_string();
+        let admin = admin.map(tracing::field::display);
+        let (routes, version) = (config.proxy.routes.len(), env!("CARGO_PKG_VERSION"));
+        tracing::info!(%address, admin, upstream, routes, store, version, "listening");
+    }
+}
+
+fn proxy_banner(address: SocketAddr, admin: Option<SocketAddr>, upstream: &str, config: &Config) -> String {
+    let (proxy, path) = (host(address), &config.proxy.proxy_path);
+    let watch = match admin {
+        Some(admin) => format!("http://{}/dashboard", host(admin)),
+        None => "off: set --admin-listen 127.0.0.1:9090 for the dashboard and metrics".to_owned(),
+    };
+    let pages = if config.proxy.inject {
+        "HTML pages receive the script, which guards every POST form".to_owned()
+    } else {
+        format!(
+            "add <script src=\"{path}/sdk/onceward.js\" defer></script> and data-onceward to a form, or use --inject"
+        )
+    };
+    format!(
+        "\n  Onceward {} is running as a proxy\n\n    open      http://{proxy}/\n    upstream  {upstream}\n    routes    {}\n    pages     {pages}\n    \
+         watch     {watch}\n    store     {}  ({})\n\n  Press Ctrl-C to stop.\n\n",
+        env!("CARGO_PKG_VERSION"),
+        routes(config.proxy.routes.len()),
+        config.store,
+        note(&config.store),
+    )
+}
+
+fn routes(count: usize) -> String {
+    match count {
+        0 => "none: a request with an Idempotency-Key or a token takes effect once".to_owned(),
+        count => format!("{count} from the settings file; `onceward proxy explain POST /path` shows which applies"),
+    }
+}
+
+/// Says who shares the records of a store.
+fn note(store: &StoreAddress) -> &'static str {
+    match store {
         StoreAddress::Memory => "this process only, lost when it stops; several processes need --store redis://…",
         StoreAddress::Redis(_) | StoreAddress::Sql(_) => "shared by all processes with this store",
-    };
+    }
+}
+
+fn banner(address: SocketAddr, admin: Option<SocketAddr>, config: &Config) -> String {
+    let (watched, host, store) = (host(admin.unwrap_or(address)), host(address), &config.store);
+    let note = note(store);
     let key = if config.api_key.is_some() {
         "required to redeem, release, claim and look up outcomes"
     } else {

@@ -12,10 +12,11 @@ use crate::check::finding::{Finding, Level};
 use crate::check::probe::{Facts, Probe};
 use crate::check::{database, durability, is_cluster, rules, servers};
 use crate::config::sources::Sources;
-use crate::config::{Config, StoreAddress};
+use crate::config::{Config, ConfigError, StoreAddress};
+use crate::proxy::route::{ProxyRoute, RoutePolicy};
 
 pub(super) async fn check(matches: &ArgMatches, sources: &Sources) -> Result<Output, Failure> {
-    let config = Config::for_service(sources)?;
+    let config = settings(sources)?;
     let (mut findings, losses) = match &config.store {
         StoreAddress::Memory => (vec![memory()], durability::OF_MEMORY.to_vec()),
         StoreAddress::Redis(url) => redis(url, &config).await,
@@ -33,12 +34,22 @@ pub(super) async fn check(matches: &ArgMatches, sources: &Sources) -> Result<Out
     let json = json!({
         "ok": is_fit,
         "settings": settings.iter().map(|[name, value, from]| json!({"name": name, "value": value, "from": from})).collect::<Vec<_>>(),
+        "routes": config.proxy.routes.iter().map(|route| {
+            let [methods, path, policy] = described(route);
+            json!({"methods": methods, "path": path, "policy": policy})
+        }).collect::<Vec<_>>(),
         "store": config.store.to_string(),
         "findings": findings.iter().map(Finding::json).collect::<Vec<_>>(),
         "can_be_lost": losses.iter().map(|(when, what)| json!({"when": when, "what": what})).collect::<Vec<_>>(),
     });
     let text = page(&settings, &config, &findings, &losses, is_fit);
     Ok(if is_fit { Output::fine(text, json) } else { Output::problem(text, json) })
+}
+
+/// Returns the settings for the proxy if there is an upstream, and otherwise those for the service, which needs an API key.
+fn settings(sources: &Sources) -> Result<Config, ConfigError> {
+    let config = Config::for_command(sources)?;
+    if config.proxy.upstream.is_some() { Config::for_proxy(sources) } else { Config::for_service(sources) }
 }
 
 fn memory() -> Finding {
@@ -92,10 +103,37 @@ fn setting(name: &'static str, value: Option<(String, impl std::fmt::Display)>) 
     }
 }
 
+/// Lists the routes of the proxy, if there are any.
+fn routes(routes: &[ProxyRoute]) -> String {
+    let row = |(at, route): (usize, &ProxyRoute)| {
+        let [methods, path, policy] = described(route);
+        vec![(at + 1).to_string(), methods, path, policy]
+    };
+    let rows: Vec<_> = routes.iter().enumerate().map(row).collect();
+    if rows.is_empty() { String::new() } else { format!("Routes of the proxy\n{}\n", table("  ", &rows)) }
+}
+
+/// Returns the methods, path and policy of a route.
+fn described(route: &ProxyRoute) -> [String; 3] {
+    let methods = match route.methods.as_slice() {
+        [] => "all but GET, HEAD, OPTIONS".to_owned(),
+        methods => methods.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    };
+    let policy = match &route.policy {
+        RoutePolicy::Token { remember: None, .. } => "token",
+        RoutePolicy::Token { remember: Some(_), .. } => "token, remembered",
+        RoutePolicy::Key { .. } => "key",
+        RoutePolicy::Interval { .. } => "interval",
+        RoutePolicy::None => "none",
+    };
+    [methods, route.path.as_str().to_owned(), policy.to_owned()]
+}
+
 fn page(settings: &[[Value; 3]], config: &Config, findings: &[Finding], losses: &Losses, is_fit: bool) -> String {
     let cell = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let rows: Vec<_> = settings.iter().map(|row| row.iter().map(cell).collect()).collect();
-    let mut page = format!("Settings\n{}\nStore {}\n", table("  ", &rows), config.store);
+    let mut page =
+        format!("Settings\n{}\n{}Store {}\n", table("  ", &rows), routes(&config.proxy.routes), config.store);
     for Finding { level, topic, says, fix } in findings {
         page += &format!("  {:<8} {topic}: {says}\n", level.as_str());
         page += &fix.as_ref().map(|fix| format!("  {:<8} -> {fix}\n", "")).unwrap_or_default();
@@ -109,5 +147,42 @@ fn page(settings: &[[Value; 3]], config: &Config, findings: &[Finding], losses: 
         (true, _) => "\nFit for use.\n",
         (false, true) => "\nNot fit for use: see the problems above.\n",
         (false, false) => "\nNot fit for use: see the warnings above (--strict).\n",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::super::command;
+    use super::*;
+
+    async fn checked(file: &str) -> Result<Output, Failure> {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), file).unwrap();
+        let arguments = ["onceward", "check", "--config", path.path().to_str().unwrap()].map(OsString::from);
+        let matches = command::command().try_get_matches_from(arguments).unwrap();
+        let (_, below) = matches.subcommand().unwrap();
+        check(below, &Sources::gather(&matches, []).unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn routes_of_the_proxy_are_listed() {
+        let file = "upstream = \"http://127.0.0.1:3000\"\nlisten = \"0.0.0.0:8080\"\n\n[[proxy.route]]\npath = \"/orders/{id}\"\nmethods = [\"POST\"]\npolicy = \"key\"";
+        let output = checked(file).await.unwrap();
+        assert!(
+            output.code == 0 && output.text.contains("\nRoutes of the proxy\n  1  POST  /orders/{id}  key\n"),
+            "{}",
+            output.text
+        );
+        assert_eq!(output.json["routes"][0]["policy"], "key");
+        assert!(!checked("").await.unwrap().text.contains("Routes"));
+    }
+
+    #[tokio::test]
+    async fn invalid_route_exits_with_2() {
+        let failure =
+            checked("[[proxy.route]]\npath = \"/orders\"\npolicy = \"key\"\nlease = \"1ms\"").await.unwrap_err();
+        assert!(failure.code == 2 && failure.text.contains("line 1: route 1 (/orders): `lease`"), "{failure:?}");
     }
 }

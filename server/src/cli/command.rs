@@ -2,17 +2,19 @@
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
 
-use crate::config::flag::flags;
+use crate::config::flag::{PROXY_HEADING, flags};
 
 /// The commands, in the groups of the help.
 const GROUPS: [(&str, &[&str]); 3] = [
-    ("Run", &["serve", "healthcheck", "stats"]),
+    ("Run", &["serve", "proxy", "healthcheck", "stats"]),
     ("Operate", &["check", "audit", "key", "token"]),
     ("Set up", &["migrate", "config", "completions"]),
 ];
 
 /// Settings that a command shows in its own help. It accepts all of them.
 const FOR_THE_STORE: [&str; 4] = ["config", "store", "store_file", "prefix"];
+/// Settings that `onceward proxy -h` shows besides those of the proxy.
+const FOR_THE_PROXY: [&str; 4] = ["config", "listen", "admin_listen", "store"];
 const FOR_THE_SERVICE: [&str; 3] = ["config", "listen", "admin_listen"];
 
 /// The sources of settings.
@@ -25,8 +27,19 @@ const EXIT_CODES: &str = "0 success, 1 a problem, 2 wrong usage or invalid setti
 
 /// Returns the whole command line.
 pub(super) fn command() -> Command {
-    let commands =
-        [serve(), healthcheck(), stats(), check(), audit(), key(), token(), migrate(), config(), completions()];
+    let commands = [
+        serve(),
+        proxy(),
+        healthcheck(),
+        stats(),
+        check(),
+        audit(),
+        key(),
+        token(),
+        migrate(),
+        config(),
+        completions(),
+    ];
     let listed = groups(&commands);
     Command::new("onceward")
         .version(env!("CARGO_PKG_VERSION"))
@@ -70,16 +83,56 @@ fn serve() -> Command {
         .args(flags())
 }
 
+fn proxy() -> Command {
+    let is_shown =
+        |flag: &Arg| flag.get_help_heading() == Some(PROXY_HEADING) || FOR_THE_PROXY.contains(&flag.get_id().as_str());
+    let flags = flags().map(|flag| {
+        let is_hidden = !is_shown(&flag);
+        flag.hide_short_help(is_hidden)
+    });
+    Command::new("proxy")
+        .about("Run a proxy in front of a backend")
+        .long_about(
+            "Run a proxy in front of a backend.\n\n\
+             The proxy forwards requests to `upstream`, any HTTP/1.1 server, which needs no change. A request with an `Idempotency-Key` header \
+             runs at most once, and a duplicate receives the stored response; so does a duplicate of a request with a token. Every other \
+             request passes, unless `require` rejects it. `[[proxy.route]]` in the settings file sets a policy for a path.",
+        )
+        .after_help(format!(
+            "Example:\n  onceward proxy --upstream http://127.0.0.1:3000\n  onceward proxy --upstream http://127.0.0.1:3000 --inject --require either\n\n\
+             Exit codes: 0 stopped by SIGTERM or SIGINT, 1 could not start or failed, 2 wrong usage or invalid setting.\n\n{GIVING}"
+        ))
+        .disable_help_subcommand(true)
+        .args(flags)
+        .subcommand(explain())
+}
+
+fn explain() -> Command {
+    let command = named(
+        "explain",
+        "Show which rule a request gets, and why",
+        "Reads the settings and sends nothing: shows the route that matches a method and a path, why earlier routes do not match, and every \
+         rule of its policy.",
+        "onceward proxy explain POST /orders/7 --config onceward.toml",
+        "0 success, 2 wrong usage or invalid setting",
+    );
+    let command = command.arg(Arg::new("METHOD").required(true).help("The method, as in POST")).arg(
+        Arg::new("PATH").required(true).help("The path as a client sends it, as in /orders/7; a query is ignored"),
+    );
+    with_settings(command, &["config", "proxy_path", "require", "body_limit"])
+}
+
 fn healthcheck() -> Command {
     let timeout = value("timeout", "DURATION", "Timeout of the request").default_value("2s");
     let command = named(
         "healthcheck",
         "Check whether the running service is ready",
-        "Sends GET /readyz to the address in `listen` (to 127.0.0.1 if that is 0.0.0.0). For the health check of a container.",
+        "Sends GET /readyz to the address in `listen` (to 127.0.0.1 if that is 0.0.0.0). If `upstream` is set, as for `onceward proxy`, it sends \
+         GET /_onceward/readyz: /readyz belongs to the application. For the health check of a container.",
         "HEALTHCHECK CMD [\"onceward\", \"healthcheck\"]",
         "0 ready, 1 not ready or not reachable, 2 wrong usage or invalid setting",
     );
-    with_settings(command.arg(timeout), &["config", "listen"])
+    with_settings(command.arg(timeout), &["config", "listen", "upstream", "proxy_path"])
 }
 
 fn stats() -> Command {
@@ -350,7 +403,10 @@ mod tests {
             let help = command.render_long_help().to_string();
             assert!(
                 help.contains("Example")
-                    && (help.contains("--json") || command.has_subcommands() || path.ends_with("serve")),
+                    && (help.contains("--json")
+                        || command.has_subcommands()
+                        || path == "onceward serve"
+                        || path == "onceward proxy"),
                 "{path}:\n{help}"
             );
         }

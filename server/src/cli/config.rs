@@ -1,5 +1,8 @@
 //! `onceward config`: a settings file to start with, and its JSON Schema.
 
+mod route_example;
+mod route_schema;
+
 use serde_json::{Map, Value, json};
 
 use super::output::Output;
@@ -21,6 +24,7 @@ pub(super) fn init() -> Output {
         let Setting { name, default, help, is_secret, .. } = setting;
         settings.push(json!({"name": name, "default": default, "help": help, "secret": is_secret}));
     }
+    file += &route_example::routes();
     Output::fine(file, json!({ "settings": settings }))
 }
 
@@ -34,6 +38,7 @@ pub(super) fn schema() -> Output {
             properties.insert(format!("{}_file", setting.name), json!({"type": "string", "description": help}));
         }
     }
+    properties.insert("proxy".to_owned(), route_schema::proxy());
     let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Settings of Onceward",
@@ -47,6 +52,8 @@ pub(super) fn schema() -> Output {
 fn property(setting: &Setting) -> Value {
     let mut property = match (setting.value, setting.default) {
         ("BOOL", Some("auto")) => kind("BOOL or auto"),
+        // The store has a default, and more schemes.
+        ("URL", None) => kind("HTTP URL"),
         (value, _) => kind(value),
     };
     property["description"] = setting.help.into();
@@ -71,6 +78,10 @@ fn kind(value: &str) -> Value {
         "BOOL" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no"]}),
         "BOOL or auto" => json!({"enum": [true, false, "true", "false", "on", "off", "yes", "no", "auto"]}),
         "LIST" => json!({"type": ["array", "string"], "items": {"type": "string"}}),
+        "HTTP URL" => json!({"type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+/?$"}),
+        "PATH" => json!({"type": "string", "pattern": "^(/[A-Za-z0-9._~-]+)+$"}),
+        "HOST" => json!({"enum": ["client", "upstream"]}),
+        "WHICH" => json!({"enum": ["off", "token", "key", "either"]}),
         "FORMAT" => json!({"enum": ["auto", "human", "json"]}),
         "REQUESTS" => json!({"enum": ["all", "errors", "off", "auto"]}),
         "LEVEL" => json!({"enum": ["error", "warn", "info", "debug", "trace"]}),
@@ -84,6 +95,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::config::route_field::FIELDS;
 
     /// Returns the file with every setting uncommented.
     fn everything(keep: impl Fn(&str) -> bool) -> String {
@@ -92,8 +104,17 @@ mod tests {
         };
         let is_setting = |name: &String| !name.contains(' ') && !name.is_empty() && keep(name);
         let file = init().text;
+        let (file, _) = file.split_once("#[[proxy.route]]").unwrap();
         let lines = file.lines().filter(|line| name(line).as_ref().is_some_and(is_setting));
         lines.map(|line| format!("{}\n", &line[1..])).collect()
+    }
+
+    /// Returns the example routes, uncommented.
+    fn routes() -> String {
+        let file = init().text;
+        let lines =
+            file.lines().skip_while(|line| *line != "#[[proxy.route]]").filter_map(|line| line.strip_prefix('#'));
+        lines.filter(|line| !line.starts_with(' ')).map(|line| format!("{line}\n")).collect()
     }
 
     fn load(text: &str) -> Result<Config, crate::config::ConfigError> {
@@ -131,6 +152,10 @@ mod tests {
             "rate_limit = \"off\"",
             "max_connections_per_client = \"off\"",
             "max_connections_per_client = 7",
+            "upstream = \"https://shop.internal:8443/\"",
+            "upstream_keep_alive = \"0s\"",
+            "require = \"either\"",
+            "proxy_path = \"/a/b\"",
         ] {
             assert!(load(good).is_ok() && conforms(good).is_ok(), "{good}");
         }
@@ -144,7 +169,69 @@ mod tests {
             "allow_eviction = \"auto\"",
             "max_connections_per_client = 0",
             "max_connections = \"off\"",
+            "upstream = \"127.0.0.1:3000\"",
+            "upstream = \"http://shop/api\"",
+            "upstream_host = \"shop\"",
+            "require = true",
+            "proxy_path = \"/a/\"",
+            "body_limit = 7",
         ] {
+            assert!(load(wrong).is_err() && conforms(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn example_routes_load_conform_and_show_every_field() {
+        let routes = routes();
+        let loaded = load(&routes).unwrap_or_else(|error| panic!("{error}\n{routes}")).proxy.routes;
+        assert_eq!(loaded.len(), 3);
+        conforms(&routes).unwrap_or_else(|error| panic!("{error}\n{routes}"));
+        for field in FIELDS {
+            assert!(routes.contains(&format!("\n{} = {}\n", field.name, field.example)), "{}\n{routes}", field.name);
+        }
+    }
+
+    #[test]
+    fn schema_of_a_route_agrees_with_the_parser() {
+        let route = |fields: &str| format!("[[proxy.route]]\npath = \"/a/{{id}}\"\n{fields}");
+        for good in [
+            "policy = \"none\"\nmethods = [\"GET\"]",
+            "policy = \"token\"",
+            "policy = \"token\"\nremember = true\nlease = \"20s\"",
+            "policy = \"key\"\nkey_from = { path = \"id\" }\nfingerprint = [\"/a\"]",
+            "policy = \"key\"\nsubject = \"client_address\"\nunknown = [599]",
+            "policy = \"interval\"\nevery = \"5s\"\nkey_from = { query = \"id\" }",
+        ] {
+            let text = route(good);
+            load(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            conforms(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        }
+        for wrong in [
+            "",
+            "policy = \"keys\"",
+            "policy = \"key\"\nretian = \"1h\"",
+            "policy = \"key\"\nremember = true",
+            "policy = \"none\"\nsubject = \"anonymous\"",
+            "policy = \"token\"\nlease = \"20s\"",
+            "policy = \"token\"\nremember = false\nwait = \"2s\"",
+            "policy = \"interval\"\nkey_from = { query = \"a\" }\nfingerprint = []",
+            "policy = \"key\"\nmethods = []",
+            "policy = \"key\"\nmethods = [\"post\"]",
+            "policy = \"key\"\nmethods = [\"GET\"]",
+            "policy = \"key\"\nretain = 7",
+            "policy = \"key\"\nat_most_once = \"yes\"",
+            "policy = \"key\"\nkey_from = \"X-Order\"",
+            "policy = \"key\"\nkey_from = { header = \"a\", query = \"b\" }",
+            "policy = \"key\"\nkey_from = { body = \"id\" }",
+            "policy = \"key\"\nfingerprint = { only = [\"/a\"] }",
+            "policy = \"key\"\napplied = [600]",
+            "policy = \"key\"\nsubject = \"user\"",
+            "policy = \"key\"\nbody_limit = 7",
+        ] {
+            let text = route(wrong);
+            assert!(load(&text).is_err() && conforms(&text).is_err(), "{text}");
+        }
+        for wrong in ["[proxy]\nx = 1", "proxy = 7", "[proxy.route]\npath = \"/a\"\npolicy = \"key\""] {
             assert!(load(wrong).is_err() && conforms(wrong).is_err(), "{wrong}");
         }
     }

@@ -11,7 +11,7 @@ use crate::config::Config;
 pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let within = duration(matches, "timeout")?;
     let address = reachable(config.listen);
-    let (is_ready, why) = match get(address, "/readyz", within).await {
+    let (is_ready, why) = match get(address, &path(config), within).await {
         Ok(answer) if answer.status == 200 => (true, "ready".to_owned()),
         Ok(answer) => {
             let problem: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
@@ -23,4 +23,10 @@ pub(super) async fn healthcheck(matches: &ArgMatches, config: &Config) -> Result
     };
     let json = json!({"ready": is_ready, "address": address.to_string(), "says": why});
     Ok(if is_ready { Output::fine(format!("{why}\n"), json) } else { Output::problem(format!("{why}\n"), json) })
+}
+
+/// Returns the path of the readiness check. Behind the proxy, `/readyz` belongs to the application.
+fn path(config: &Config) -> String {
+    let below = config.proxy.upstream.as_ref().map_or("", |_| config.proxy.proxy_path.as_str());
+    format!("{below}/readyz")
 }

@@ -25,7 +25,7 @@ const BYTES: &str = " bytes";
 
 pub(super) async fn stats(matches: &ArgMatches, config: &Config) -> Result<Output, Failure> {
     let within = duration(matches, "timeout")?;
-    let address = reachable(address(config));
+    let address = reachable(address(config)?);
     if is_set(matches, "watch") {
         return watch(matches, address, within).await;
     }
@@ -56,8 +56,15 @@ async fn watch(matches: &ArgMatches, address: SocketAddr, within: Duration) -> R
 }
 
 /// Returns the address that serves `/metrics`.
-fn address(config: &Config) -> SocketAddr {
-    config.admin_listen.unwrap_or(config.listen)
+fn address(config: &Config) -> Result<SocketAddr, Failure> {
+    match config.admin_listen {
+        Some(address) => Ok(address),
+        None if config.proxy.upstream.is_some() => Err(Failure::usage(
+            "the proxy serves metrics only at `admin_listen`, which is not set. Start it with --admin-listen 127.0.0.1:9090, and \
+             give this command the same setting.",
+        )),
+        None => Ok(config.listen),
+    }
 }
 
 async fn sample(address: SocketAddr, within: Duration) -> Result<Sample, Failure> {

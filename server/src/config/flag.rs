@@ -7,6 +7,9 @@ use super::setting::{SETTINGS, Setting, names};
 /// The most common settings: `-h` shows only these.
 const USUAL: [&str; 6] = ["listen", "store", "api_key", "api_key_file", "cors_origins", "token_ttl"];
 
+/// The heading of the proxy's settings in the help.
+pub(crate) const PROXY_HEADING: &str = "Proxy";
+
 /// Returns all flags: `--config`, and one for each setting.
 pub(crate) fn flags() -> impl Iterator<Item = Arg> {
     let config = Arg::new("config").long("config").value_name("FILE").help("TOML file with settings");
@@ -45,6 +48,8 @@ fn heading(name: &str) -> &'static str {
         "api_key" | "allow_unauthenticated" | "cors_origins" | "trusted_proxies" => "Access",
         name if name.starts_with("rate_") || name.starts_with("max_") || name == "request_timeout" => "Limits",
         "log" | "log_level" | "request_log" | "last_call" | "drain_limit" => "Operation",
+        "proxy_path" | "require" | "inject" | "body_limit" => PROXY_HEADING,
+        name if name.starts_with("upstream") => PROXY_HEADING,
         _ => "Settings",
     }
 }
@@ -62,6 +67,8 @@ fn example(setting: &Setting) -> String {
         (_, Some(default)) => quoted(default),
         ("LIST", None) => "[]".to_owned(),
         ("ADDRESS", None) => quoted("127.0.0.1:9090"),
+        ("URL", None) => quoted("http://127.0.0.1:3000"),
+        ("FILE", None) => quoted("/etc/ssl/upstream-ca.pem"),
         (_, None) => quoted("change-me-to-something-long"),
     }
 }

@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [Setting; 29] = [
+pub const SETTINGS: [Setting; 40] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Address to listen on"),
     plain(
         "admin_listen",
@@ -146,6 +146,66 @@ pub const SETTINGS: [Setting; 29] = [
         Some("auto"),
         "Responses to log, at level `info`: `all`, `errors` (status 400 or above), `off`, or `auto`: all on a terminal, otherwise \
          errors",
+    ),
+    plain(
+        "upstream",
+        "URL",
+        None,
+        "URL of the application behind `onceward proxy`, as in `http://127.0.0.1:3000`: scheme, host and port, without a path",
+    ),
+    plain(
+        "upstream_ca",
+        "FILE",
+        None,
+        "PEM file with the certificate authorities that are trusted for an `https://` upstream, in place of those of the system",
+    ),
+    plain(
+        "upstream_host",
+        "HOST",
+        Some("client"),
+        "`Host` header that the upstream receives: `client` (as the client sent it) or `upstream` (host and port of `upstream`)",
+    ),
+    plain(
+        "upstream_connect_timeout",
+        "DURATION",
+        Some("2s"),
+        "Timeout for connecting to the upstream: name lookup, TCP and TLS",
+    ),
+    plain("upstream_read_timeout", "DURATION", Some("60s"), "Maximum time between two reads from the upstream"),
+    plain(
+        "upstream_timeout",
+        "DURATION",
+        Some("5m"),
+        "Maximum time of a protected request, from sending it to the upstream to the end of its response, or to the headers of a response \
+         that is not stored",
+    ),
+    // So short because an upstream that closes an idle connection just as a submission is sent leaves the outcome unknown.
+    plain(
+        "upstream_keep_alive",
+        "DURATION",
+        Some("1s"),
+        "Time for which an idle connection to the upstream is reused; `0s`: never. It must be shorter than the keep-alive time of the \
+         upstream (gunicorn: 2 s): if the upstream closes a connection just as a submission is sent, the outcome is unknown",
+    ),
+    plain(
+        "proxy_path",
+        "PATH",
+        Some("/_onceward"),
+        "Path under which the proxy serves its own routes; requests under it never reach the upstream",
+    ),
+    plain(
+        "require",
+        "WHICH",
+        Some("off"),
+        "Submissions that the proxy rejects on paths without a `[[proxy.route]]`: those without a `token`, without a `key`, without \
+         `either` of the two, or `off`: none",
+    ),
+    plain("inject", "BOOL", Some("false"), "Add the browser SDK to the HTML pages of the upstream"),
+    plain(
+        "body_limit",
+        "SIZE",
+        Some("1MiB"),
+        "Maximum size of a request body that the proxy reads to find a token or to compare requests",
     ),
 ];
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 
+use super::proxy_table::ProxyTable;
 use super::setting::{PREFIX, SETTINGS, Setting, names, nearest};
 use super::{ConfigError, StoreAddress};
 
@@ -16,6 +17,7 @@ const MASK: &str = "********";
 #[derive(Default)]
 pub(crate) struct Sources {
     values: BTreeMap<String, (String, Source)>,
+    proxy: Option<ProxyTable>,
     warnings: Vec<String>,
 }
 
@@ -69,6 +71,11 @@ impl Sources {
             };
             (setting.name, effective.map(|(text, source)| (value(text), source)))
         })
+    }
+
+    /// Returns the routes of the proxy, if the settings file has some.
+    pub(crate) fn proxy_table(&self) -> Option<&ProxyTable> {
+        self.proxy.as_ref()
     }
 
     /// Returns warnings about settings that do not prevent a start.
@@ -138,6 +145,10 @@ impl Sources {
             wrong(format!("line {line}: {}", error.message()))
         })?;
         for (name, value) in table {
+            if name == "proxy" {
+                self.proxy = Some(ProxyTable::new(path, &text, value)?);
+                continue;
+            }
             if !is_known(&name) {
                 let meant = nearest(&name).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                 return Err(wrong(format!("there is no setting `{name}`{meant}")));

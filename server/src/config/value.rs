@@ -8,6 +8,8 @@ use ipnet::IpNet;
 use onceward::Guard;
 use tracing::level_filters::LevelFilter;
 
+use crate::proxy::settings::{Require, UpstreamHost};
+
 /// A rate: `50/s`, `600/m`, `10000/h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
@@ -110,6 +112,37 @@ pub(super) fn level(text: &str) -> Result<LevelFilter, String> {
     }
 }
 
+pub(super) fn upstream_host(text: &str) -> Result<UpstreamHost, String> {
+    match text {
+        "client" => Ok(UpstreamHost::Client),
+        "upstream" => Ok(UpstreamHost::Upstream),
+        _ => Err(format!("`{text}` is not one of `client` and `upstream`")),
+    }
+}
+
+pub(super) fn require(text: &str) -> Result<Require, String> {
+    match text {
+        "off" => Ok(Require::Nothing),
+        "token" => Ok(Require::Token),
+        "key" => Ok(Require::Key),
+        "either" => Ok(Require::Either),
+        _ => Err(format!("`{text}` is not one of `off`, `token`, `key` and `either`")),
+    }
+}
+
+/// Accepts only characters that are never percent-encoded, so that the path has one spelling.
+pub(super) fn proxy_path(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && name.bytes().all(is_plain);
+    if text.strip_prefix('/').is_some_and(|names| names.split('/').all(is_name)) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "`{text}` is not a path of letters, digits, `.`, `_`, `~` and `-` without a slash at the end, as in `/_onceward`"
+        ))
+    }
+}
+
 /// Splits a comma-separated list.
 pub(super) fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
@@ -168,6 +201,9 @@ mod tests {
         assert_eq!(networks("10.0.0.0/8,::1, 127.0.0.1").unwrap().len(), 3);
         assert_eq!(prefix("shop:prod-2.a_b").unwrap(), "shop:prod-2.a_b");
         assert_eq!(origins("").unwrap(), Vec::<String>::new());
+        assert_eq!(upstream_host("upstream"), Ok(UpstreamHost::Upstream));
+        assert_eq!((require("off"), require("either")), (Ok(Require::Nothing), Ok(Require::Either)));
+        assert_eq!(proxy_path("/internal/.onceward-2").unwrap(), "/internal/.onceward-2");
         assert_eq!((level("error"), level("trace")), (Ok(LevelFilter::ERROR), Ok(LevelFilter::TRACE)));
     }
 
@@ -189,6 +225,9 @@ mod tests {
         rejected(count, &["", "0", "-1", "1.5"]);
         rejected(count_or_off, &["", "0", "-1", "none"]);
         rejected(prefix, &["", "a b", "a*", "{a}", "ä", &"a".repeat(65)]);
+        rejected(upstream_host, &["", "Client", "shop.example"]);
+        rejected(require, &["", "true", "both", "Token"]);
+        rejected(proxy_path, &["", "/", "x", "/x/", "//x", "/a/../b", "/.", "/a%62", "/a b", "/{a}", "/*"]);
         rejected(level, &["", "off", "INFO", "3", "onceward=trace"]);
     }
 }

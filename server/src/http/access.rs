@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Once;
 
 use actix_web::HttpRequest;
-use actix_web::http::header::{AUTHORIZATION, HOST};
+use actix_web::http::header::HOST;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
+use onceward::http::RequestHead;
 use onceward::{Attempt, Clock, Rejection, WarningLimits};
 use onceward_api::{Code, header};
 use sha2::{Digest as _, Sha256};
@@ -18,6 +19,8 @@ use subtle::ConstantTimeEq as _;
 use self::forwarded_for::ForwardedHeader;
 use super::bad_request;
 use crate::config::ApiKey;
+
+const AUTHORIZATION: &str = "authorization";
 
 /// The API key and the trusted proxies.
 #[derive(Debug)]
@@ -43,8 +46,9 @@ impl Access {
     }
 
     /// Returns true if the request has the API key.
-    pub fn is_backend(&self, request: &HttpRequest) -> bool {
-        let sent = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(key_in);
+    pub fn is_backend(&self, request: &impl RequestHead) -> bool {
+        let sent =
+            request.header(AUTHORIZATION).next().and_then(|value| std::str::from_utf8(value).ok()).and_then(key_in);
         match (self.key, sent) {
             (Some(key), Some(sent)) => {
                 let sent: [u8; 32] = Sha256::digest(sent).into();
@@ -58,8 +62,8 @@ impl Access {
     ///
     /// # Errors
     /// If the attempt is malformed.
-    pub fn attempt(&self, request: &HttpRequest) -> Result<Option<Attempt>, Rejection> {
-        let mut sent = request.headers().get_all(header::ATTEMPT);
+    pub fn attempt(&self, request: &impl RequestHead) -> Result<Option<Attempt>, Rejection> {
+        let mut sent = request.header(header::ATTEMPT);
         let Some(name) = sent.next() else { return Ok(None) };
         let peer = peer(request);
         if !self.is_backend(request) && !self.is_trusted(&peer) {
@@ -72,7 +76,7 @@ impl Access {
             });
             return Ok(None);
         }
-        let attempt = name.to_str().ok().filter(|_| sent.next().is_none()).map(Attempt::new);
+        let attempt = std::str::from_utf8(name).ok().filter(|_| sent.next().is_none()).map(Attempt::new);
         match attempt {
             Some(Ok(attempt)) => Ok(Some(attempt)),
             _ => Err(bad_request(format!(
@@ -86,7 +90,7 @@ impl Access {
     ///
     /// # Errors
     /// If the key is missing or wrong.
-    pub fn require_backend(&self, request: &HttpRequest) -> Result<(), Rejection> {
+    pub fn require_backend(&self, request: &impl RequestHead) -> Result<(), Rejection> {
         if !self.has_key() || self.is_backend(request) {
             return Ok(());
         }
@@ -96,14 +100,14 @@ impl Access {
     }
 
     /// Returns the address of the client. Forwarding headers count only from a trusted proxy.
-    pub fn client(&self, request: &HttpRequest) -> IpAddr {
+    pub fn client(&self, request: &impl RequestHead) -> IpAddr {
         let peer = peer(request);
-        let Some(field) = ForwardedHeader::of(request.headers()) else { return peer };
+        let Some(field) = ForwardedHeader::of(request) else { return peer };
         if !self.is_trusted(&peer) {
             self.warn_once(&peer, field);
             return peer;
         }
-        self.behind(peer, field.hops(request.headers()))
+        self.behind(peer, field.hops(request))
     }
 
     /// Returns the host of the request. Forwarding headers count only from a trusted proxy.
@@ -127,14 +131,15 @@ impl Access {
         client
     }
 
-    fn is_trusted(&self, address: &IpAddr) -> bool {
+    /// Returns whether the forwarding headers of this address count.
+    pub fn is_trusted(&self, address: &IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(address))
     }
 
     /// Logs a backend or gateway without the right key: it rejects every submission until the operator fixes the key.
-    fn warn_of_key(&self, request: &HttpRequest) {
+    fn warn_of_key(&self, request: &impl RequestHead) {
         if let Some(suppressed) = self.warnings.key.admit(&peer(request).to_string()) {
-            let key = if request.headers().contains_key(AUTHORIZATION) { "wrong" } else { "missing" };
+            let key = if request.header(AUTHORIZATION).next().is_some() { "wrong" } else { "missing" };
             tracing::warn!(
                 peer = %peer(request),
                 path = request.path(),
@@ -176,8 +181,8 @@ fn key_in(authorization: &str) -> Option<Vec<u8>> {
 }
 
 /// Returns the address of the peer.
-fn peer(request: &HttpRequest) -> IpAddr {
-    request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip().to_canonical())
+fn peer(request: &impl RequestHead) -> IpAddr {
+    request.client_address().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.to_canonical())
 }
 
 #[cfg(test)]

@@ -51,9 +51,27 @@ impl AdmissionLimits {
     }
 
     /// Admits a request, unless the limit is reached.
-    fn enter(&self) -> Option<InFlightSlot<'_>> {
-        let slot = InFlightSlot(&self.in_flight);
-        (self.in_flight.fetch_add(1, Ordering::Relaxed) < self.most).then_some(slot)
+    pub(crate) fn enter(&self) -> Option<InFlightSlot<'_>> {
+        self.try_add().then(|| InFlightSlot(self))
+    }
+
+    /// Counts a request, unless the limit is reached.
+    pub(crate) fn try_add(&self) -> bool {
+        let is_admitted = self.in_flight.fetch_add(1, Ordering::Relaxed) < self.most;
+        if !is_admitted {
+            self.remove();
+        }
+        is_admitted
+    }
+
+    /// Counts a request.
+    pub(crate) fn add(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request no longer.
+    pub(crate) fn remove(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -64,11 +82,11 @@ impl Default for AdmissionLimits {
 }
 
 /// One request in flight, until this is dropped.
-struct InFlightSlot<'a>(&'a AtomicUsize);
+pub(crate) struct InFlightSlot<'a>(&'a AdmissionLimits);
 
 impl Drop for InFlightSlot<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.remove();
     }
 }
 

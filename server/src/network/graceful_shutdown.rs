@@ -41,7 +41,7 @@ pub(crate) async fn serve(server: Server, door: TcpListener, guard: &Guard) -> i
 /// Stops the system from accepting connections, and waits until the server has accepted those in the queue: a server that stops drops
 /// them, and on a busy machine it may take a while to accept them. For this it opens connections of its own, which are last in the queue,
 /// and waits until the server has handled them.
-async fn close(door: TcpListener) {
+pub(crate) async fn close(door: TcpListener) {
     let last = match door.local_addr() {
         Ok(address) => knock(address).await,
         Err(_) => Vec::new(),

@@ -34,18 +34,22 @@ pub(crate) async fn alive() -> HttpResponse {
 )]
 #[get("/readyz")]
 pub(crate) async fn ready(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
-    if context.guard().is_draining() {
-        let rejection = Rejection::new(Code::Overloaded).detail("This process is shutting down.");
-        return context.respond(&request, Err(rejection.into()));
-    }
-    match context.is_ready().await {
+    match readiness(&context).await {
         Ok(()) => {
             HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).content_type("text/plain").body("ready\n")
         }
-        Err(StoreFailure { error, is_full }) => {
-            tracing::debug!(%error, is_full, "not ready");
-            let rejection = Rejection::new(Code::StoreUnavailable);
-            context.respond(&request, Err(if is_full { rejection.detail(FULL) } else { rejection }.into()))
-        }
+        Err(rejection) => context.respond(&request, Err(rejection.into())),
     }
+}
+
+/// Checks that the store is reachable and writable, and that the process is not shutting down.
+pub(crate) async fn readiness(context: &Context) -> Result<(), Rejection> {
+    if context.guard().is_draining() {
+        return Err(Rejection::new(Code::Overloaded).detail("This process is shutting down."));
+    }
+    context.is_ready().await.map_err(|StoreFailure { error, is_full }| {
+        tracing::debug!(%error, is_full, "not ready");
+        let rejection = Rejection::new(Code::StoreUnavailable);
+        if is_full { rejection.detail(FULL) } else { rejection }
+    })
 }

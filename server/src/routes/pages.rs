@@ -59,9 +59,15 @@ pub(crate) async fn problem(
             .detail("There is no error code with this name. All codes are listed at /problems.");
         return context.respond(&request, Err(rejection.into()));
     };
-    page(
+    let (policy, html) = explanation(code, NAVIGATION);
+    send(policy, html)
+}
+
+/// Returns the page that explains a code, and its content security policy.
+pub(crate) fn explanation(code: Code, navigation: &str) -> (&'static str, String) {
+    let html = html(
         code.title(),
-        NAVIGATION,
+        navigation,
         &format!(
             "<h1>{title}</h1><p>{detail}</p><dl><dt>Code</dt><dd><code>{code}</code></dd><dt>Status</dt><dd>{status}</dd>\
              <dt>Retry</dt><dd><code>{retry}</code><br>{advice}</dd></dl>",
@@ -71,7 +77,8 @@ pub(crate) async fn problem(
             retry = retry_name(code.retry()),
             advice = retry_advice(code.retry()),
         ),
-    )
+    );
+    (policy(), html)
 }
 
 /// Lists every code, with a link to the page that explains it.
@@ -136,11 +143,19 @@ fn policy() -> &'static str {
 }
 
 fn page(title: &str, navigation: &str, body: &str) -> HttpResponse {
+    send(policy(), html(title, navigation, body))
+}
+
+fn send(policy: &str, html: String) -> HttpResponse {
     let mut answer = HttpResponse::Ok();
-    answer.insert_header((CONTENT_SECURITY_POLICY, policy()));
-    answer.content_type("text/html; charset=utf-8").body(format!(
+    answer.insert_header((CONTENT_SECURITY_POLICY, policy));
+    answer.content_type("text/html; charset=utf-8").body(html)
+}
+
+fn html(title: &str, navigation: &str, body: &str) -> String {
+    format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
          <title>{title}</title><style>{STYLE}</style></head><body>{navigation}<main>{body}</main></body></html>\n"
-    ))
+    )
 }

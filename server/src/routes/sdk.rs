@@ -3,10 +3,9 @@
 
 use std::sync::LazyLock;
 
-use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_LOCATION, ETAG, EntityTag, Header as _, IfNoneMatch, LOCATION, X_CONTENT_TYPE_OPTIONS,
-};
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, web};
+use actix_web::http::StatusCode;
+use actix_web::http::header::IF_NONE_MATCH;
+use actix_web::{HttpRequest, HttpResponse, web};
 use sha2::{Digest as _, Sha256};
 
 const SCRIPT: &str = include_str!("../../../client-sdk/web/dist/onceward.js");
@@ -22,39 +21,117 @@ static DIGEST: LazyLock<String> =
     LazyLock::new(|| Sha256::digest(SCRIPT)[..8].iter().map(|byte| format!("{byte:02x}")).collect());
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    config.route(PATH, web::get().to(current)).route(NAMED, web::get().to(named));
+    config.route(PATH, web::get().to(script)).route(NAMED, web::get().to(script));
 }
 
-/// Sends the script, or 304 if it has not changed, with the hashed URL in `Content-Location`.
-async fn current(request: HttpRequest) -> HttpResponse {
-    let tag = EntityTag::new_strong(DIGEST.clone());
-    let is_known = match IfNoneMatch::parse(&request) {
-        Ok(IfNoneMatch::Any) => true,
-        Ok(IfNoneMatch::Items(known)) => known.iter().any(|known| known.weak_eq(&tag)),
-        Err(_) => false,
-    };
-    let mut answer = if is_known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
-    answer.insert_header((ETAG, tag.to_string())).insert_header((CACHE_CONTROL, "public, no-cache"));
-    if is_known {
-        return answer.finish();
+async fn script(request: HttpRequest) -> HttpResponse {
+    let Some(url) = ScriptUrl::find(request.path()) else { return HttpResponse::NotFound().finish() };
+    let known = request.headers().get(IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    let ScriptResponse { status, headers, body } = url.response("", known);
+    let mut answer = HttpResponse::build(StatusCode::from_u16(status).unwrap_or_default());
+    for header in headers {
+        answer.insert_header(header);
     }
-    send(answer.insert_header((CONTENT_LOCATION, format!("/sdk/onceward.{}.js", *DIGEST))))
+    answer.body(body)
 }
 
-/// Sends the script to be cached. Another hash redirects to the current script, so that a page from before an update still works.
-async fn named(digest: web::Path<String>) -> HttpResponse {
-    if *digest != *DIGEST {
-        return HttpResponse::Found()
-            .insert_header((LOCATION, PATH))
-            .insert_header((CACHE_CONTROL, "no-store"))
-            .finish();
+/// A URL of the script.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ScriptUrl {
+    /// The stable one.
+    Stable,
+    /// The one with the hash of this script.
+    Hashed,
+    /// One with another hash: of a page from before an update.
+    Former,
+}
+
+/// A response with the script, for any framework.
+pub(crate) struct ScriptResponse {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: &'static str,
+}
+
+impl ScriptUrl {
+    /// Returns the URL of the script with this path.
+    pub(crate) fn find(path: &str) -> Option<Self> {
+        if path == PATH {
+            return Some(Self::Stable);
+        }
+        let digest = path.strip_prefix("/sdk/onceward.")?.strip_suffix(".js")?;
+        let is_digest = digest.len() == 16 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        is_digest.then(|| if *digest == **DIGEST { Self::Hashed } else { Self::Former })
     }
-    send(HttpResponse::Ok().insert_header((CACHE_CONTROL, FOREVER)))
+
+    /// Creates the response. `base` is the path in front of all URLs, and `known` the value of `If-None-Match`.
+    pub(crate) fn response(&self, base: &str, known: Option<&str>) -> ScriptResponse {
+        let tag = format!("\"{}\"", *DIGEST);
+        match self {
+            Self::Stable if known.is_some_and(|known| names(known, &tag)) => {
+                let headers = vec![("etag", tag), ("cache-control", "public, no-cache".to_owned())];
+                ScriptResponse { status: 304, headers, body: "" }
+            }
+            Self::Stable => ScriptResponse::script(vec![
+                ("etag", tag),
+                ("cache-control", "public, no-cache".to_owned()),
+                ("content-location", format!("{base}/sdk/onceward.{}.js", *DIGEST)),
+            ]),
+            Self::Hashed => ScriptResponse::script(vec![("cache-control", FOREVER.to_owned())]),
+            Self::Former => {
+                let headers = vec![("location", format!("{base}{PATH}")), ("cache-control", "no-store".to_owned())];
+                ScriptResponse { status: 302, headers, body: "" }
+            }
+        }
+    }
 }
 
-fn send(answer: &mut HttpResponseBuilder) -> HttpResponse {
-    answer
-        .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .content_type("text/javascript; charset=utf-8")
-        .body(SCRIPT)
+impl ScriptResponse {
+    fn script(mut headers: Vec<(&'static str, String)>) -> Self {
+        headers.push(("x-content-type-options", "nosniff".to_owned()));
+        headers.push(("content-type", "text/javascript; charset=utf-8".to_owned()));
+        Self { status: 200, headers, body: SCRIPT }
+    }
+}
+
+/// Returns whether `If-None-Match` names this tag. Weak tags count: the comparison is weak.
+fn names(known: &str, tag: &str) -> bool {
+    let mut tags = known.split(',').map(str::trim);
+    known.trim() == "*" || tags.any(|known| known.strip_prefix("W/").unwrap_or(known) == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn script_url_is_found_by_its_path() {
+        assert_eq!(ScriptUrl::find(PATH), Some(ScriptUrl::Stable));
+        assert_eq!(ScriptUrl::find(&format!("/sdk/onceward.{}.js", *DIGEST)), Some(ScriptUrl::Hashed));
+        assert_eq!(ScriptUrl::find("/sdk/onceward.0123456789abcdef.js"), Some(ScriptUrl::Former));
+        for other in ["/sdk/onceward.0123456789abcde.js", "/sdk/onceward.0123456789abcdeF.js", "/sdk/other.js", "/"] {
+            assert_eq!(ScriptUrl::find(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn known_script_is_not_sent_again() {
+        let status = |known: Option<&str>| ScriptUrl::Stable.response("", known).status;
+        let tag = format!("\"{}\"", *DIGEST);
+        assert_eq!((status(None), status(Some("\"x\"")), status(Some(&tag)), status(Some("*"))), (200, 200, 304, 304));
+        assert_eq!(status(Some(&format!("\"x\", W/{tag}"))), 304);
+        assert_eq!(status(Some("\"x\", *")), 200, "an asterisk counts only by itself");
+    }
+
+    #[test]
+    fn urls_of_the_proxy_have_its_path() {
+        let headers = ScriptUrl::Stable.response("/_onceward", None).headers;
+        assert!(headers.contains(&("content-location", format!("/_onceward/sdk/onceward.{}.js", *DIGEST))));
+        assert!(
+            ScriptUrl::Former
+                .response("/_onceward", None)
+                .headers
+                .contains(&("location", "/_onceward/sdk/onceward.js".to_owned()))
+        );
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use actix_web::http::header::{FORWARDED, HeaderMap, HeaderName, X_FORWARDED_FOR};
+use onceward::http::RequestHead;
 
 /// The header that a proxy uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,21 +15,24 @@ pub(super) enum ForwardedHeader {
 
 impl ForwardedHeader {
     /// Returns the header that a request has, if any.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        [Self::XForwardedFor, Self::Forwarded].into_iter().find(|field| headers.contains_key(field.name()))
+    pub(super) fn of(request: &impl RequestHead) -> Option<Self> {
+        let is_there = |field: &Self| request.header(field.name()).next().is_some();
+        [Self::XForwardedFor, Self::Forwarded].into_iter().find(is_there)
     }
 
-    pub(super) fn name(self) -> HeaderName {
+    /// Returns the name, in lower case.
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Self::XForwardedFor => X_FORWARDED_FOR,
-            Self::Forwarded => FORWARDED,
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
         }
     }
 
     /// Returns the hops, the nearest first; `None` for a hop without a valid address.
-    pub(super) fn hops(self, headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    pub(super) fn hops(self, request: &impl RequestHead) -> Vec<Option<IpAddr>> {
         // Each line is parsed on its own, so a line of the client cannot change how the line of a proxy is parsed.
-        let lines = headers.get_all(self.name()).map(|line| line.to_str().ok().and_then(|line| self.read(line)));
+        let read = |line| std::str::from_utf8(line).ok().and_then(|line| self.read(line));
+        let lines = request.header(self.name()).map(read);
         let mut hops: Vec<_> = lines.flat_map(|hops| hops.unwrap_or_else(|| vec![None])).collect();
         hops.reverse();
         hops
@@ -113,7 +116,7 @@ mod tests {
     fn hops(lines: &[(&str, &str)]) -> Vec<String> {
         let request = lines.iter().fold(TestRequest::default(), |request, line| request.append_header(*line));
         let request = request.to_http_request();
-        let hops = ForwardedHeader::of(request.headers()).unwrap().hops(request.headers());
+        let hops = ForwardedHeader::of(&request).unwrap().hops(&request);
         hops.into_iter().map(|hop| hop.map_or("?".to_owned(), |hop| hop.to_string())).collect()
     }
 
@@ -164,6 +167,6 @@ mod tests {
             hops(&[("x-forwarded-for", "192.0.2.2"), ("x-forwarded-for", "x, [::1]:80")]),
             ["::1", "?", "192.0.2.2"]
         );
-        assert_eq!(ForwardedHeader::of(TestRequest::default().to_http_request().headers()), None);
+        assert_eq!(ForwardedHeader::of(&TestRequest::default().to_http_request()), None);
     }
 }

@@ -1,0 +1,71 @@
+//! The settings of `onceward proxy`.
+
+use std::path::PathBuf;
+
+use http::uri::Scheme;
+use onceward_api::duration;
+
+use super::sources::Sources;
+use super::{Config, ConfigError, upstream, value};
+use crate::proxy::settings::ProxySettings;
+
+pub(super) fn settings(sources: &Sources) -> Result<ProxySettings, ConfigError> {
+    let proxy_path = sources.value("proxy_path", value::proxy_path)?;
+    Ok(ProxySettings {
+        upstream: sources.optional("upstream", upstream::parse)?,
+        upstream_ca: sources.optional("upstream_ca", file)?,
+        upstream_host: sources.value("upstream_host", value::upstream_host)?,
+        upstream_connect_timeout: sources.value("upstream_connect_timeout", value::duration)?,
+        upstream_read_timeout: sources.value("upstream_read_timeout", value::duration)?,
+        upstream_timeout: sources.value("upstream_timeout", value::duration)?,
+        upstream_keep_alive: sources.value("upstream_keep_alive", duration::parse)?,
+        require: sources.value("require", value::require)?,
+        inject: sources.value("inject", value::boolean)?,
+        body_limit: sources.value("body_limit", value::size)?,
+        routes: sources.proxy_table().map(|table| table.parse(&proxy_path)).transpose()?.unwrap_or_default(),
+        proxy_path,
+    })
+}
+
+/// Requires an upstream other than the proxy itself.
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |text: String| Err(ConfigError::Wrong(text));
+    let Some(address) = &config.proxy.upstream else {
+        return wrong(
+            "upstream: it is not set, and `onceward proxy` forwards requests to it. \
+             Set --upstream http://127.0.0.1:3000 (or ONCEWARD_UPSTREAM, or `upstream` in the settings file)."
+                .to_owned(),
+        );
+    };
+    if upstream::is_at(address, config.listen) {
+        return wrong(format!(
+            "upstream: {}://{} is the address of `listen`, so the proxy would forward requests to itself. \
+             Set the address of the application, or another `listen`.",
+            address.scheme, address.authority
+        ));
+    }
+    if config.proxy.upstream_ca.is_some() && address.scheme != Scheme::HTTPS {
+        return wrong(format!(
+            "upstream_ca: the upstream {}://{} uses no TLS. Use an `https://` upstream, or remove the setting.",
+            address.scheme, address.authority
+        ));
+    }
+    check_subjects(config)
+}
+
+/// Requires trusted proxies if a route reads its subject from a header, which any other client could set.
+fn check_subjects(config: &Config) -> Result<(), ConfigError> {
+    let mut routes = config.proxy.routes.iter();
+    let named = routes.find_map(|route| Some((route.path.as_str(), route.subject.header()?)));
+    match named {
+        Some((path, name)) if config.trusted_proxies.is_empty() => Err(ConfigError::Wrong(format!(
+            "trusted_proxies: the route {path} reads its subject from the header `{name}`, and no proxy is trusted to set it, so every \
+             submission would be rejected. Set trusted_proxies to the address of your gateway, or use another `subject`."
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn file(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("the path of the file is empty".to_owned()) } else { Ok(PathBuf::from(text)) }
+}

@@ -1,0 +1,224 @@
+//! The rules of the proxy as services: one per route, and the default rule for all other paths.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::request::Parts;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use onceward::tower::{Entered, KeyFrom, MarkedService, Protect, Protected, ProtectedBody, SubjectFrom};
+use onceward::{BadPointer, Guard, Key, KeyRules, SettingError};
+use onceward_api::header;
+use tower_layer::Layer as _;
+use tower_service::Service as _;
+
+use super::body::{AnyBody, TimedBody, any};
+use super::forward::Origin;
+use super::identity;
+use super::in_flight::CountedBody;
+use super::route::{KeyLocation, ProxyRoute, RoutePolicy, RouteSubject, StatusEffects, is_safe};
+use super::settings::{ProxySettings, Require};
+use super::upstream::{REPLY_LIMIT, Upstream};
+
+/// The body of a client's request.
+pub(super) type ClientBody = CountedBody<TimedBody<Incoming>>;
+
+/// Retention of the responses to tokens, on paths without a route of their own.
+const REMEMBER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The parameters of a route's path, by name.
+#[derive(Debug, Clone)]
+pub(super) struct PathParameters(pub(super) Vec<(String, String)>);
+
+/// Marks a request with a plain token. Its guard requires the token, and keeps no record that could name the run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlainToken;
+
+/// The upstream behind a guard. It is marked as the handler: the proxy puts nothing between them that could respond for it.
+type Guarded = Box<Protected<MarkedService<Upstream>>>;
+
+/// A rule, with the upstream behind it.
+pub(super) enum ProxyRule {
+    /// The request passes.
+    Pass(Upstream),
+    /// A guard decides.
+    Guarded(Guarded),
+    /// A guard requires a plain token.
+    PlainToken(Guarded),
+    /// A request with a key is claimed by its key, any other by its token.
+    KeyOrToken { key: Guarded, token: Guarded },
+}
+
+impl ProxyRule {
+    /// Creates the rule of a route.
+    ///
+    /// # Errors
+    /// If the source of the key is invalid; reading the settings has checked it.
+    pub(super) fn of_route(
+        route: &ProxyRoute,
+        settings: &ProxySettings,
+        guard: &Guard,
+        upstream: &Upstream,
+    ) -> Result<Self, RuleError> {
+        let Some(protect) = protect(&route.policy, &route.subject, guard)? else {
+            return Ok(Self::Pass(upstream.clone()));
+        };
+        let protect = protect.body_limit(route.body_limit.unwrap_or(settings.body_limit));
+        let guarded = behind(&judged(protect, route.effects.clone()), upstream);
+        Ok(match route.policy {
+            RoutePolicy::Token { remember: None, .. } => Self::PlainToken(guarded),
+            _ => Self::Guarded(guarded),
+        })
+    }
+
+    /// Creates the rule for paths without a route of their own.
+    pub(super) fn default(settings: &ProxySettings, guard: &Guard, upstream: &Upstream) -> Self {
+        let token =
+            Protect::token(guard, SubjectFrom::anonymous()).remember_by(stored(KeyRules::retryable().retain(REMEMBER)));
+        let token = token.fingerprint_with(credentials);
+        let key = Protect::key(guard, SubjectFrom::anonymous(), stored(KeyRules::at_most_once()));
+        let key = key.fingerprint_with(credentials);
+        let guarded = |protect: Protect| behind(&protect.body_limit(settings.body_limit), upstream);
+        match settings.require {
+            Require::Token => Self::Guarded(guarded(token.into_any())),
+            Require::Key => Self::Guarded(guarded(key.into_any())),
+            Require::Either => Self::KeyOrToken { key: guarded(key.into_any()), token: guarded(token.into_any()) },
+            Require::Nothing => {
+                Self::KeyOrToken { key: guarded(key.into_any()), token: guarded(token.optional().into_any()) }
+            }
+        }
+    }
+
+    /// Handles a request.
+    pub(super) fn call(&self, mut request: Request<ClientBody>) -> BoxFuture<'static, Response<AnyBody>> {
+        match self {
+            Self::Pass(upstream) => Box::pin(upstream.clone().forward(request)),
+            Self::Guarded(guarded) => run(guarded, request),
+            Self::PlainToken(guarded) => {
+                if !is_safe(request.method()) {
+                    request.extensions_mut().insert(PlainToken);
+                }
+                run(guarded, request)
+            }
+            Self::KeyOrToken { key, .. } if request.headers().contains_key(header::IDEMPOTENCY_KEY) => {
+                run(key, request)
+            }
+            Self::KeyOrToken { token, .. } => run(token, request),
+        }
+    }
+}
+
+/// A rule cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RuleError {
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    #[error(transparent)]
+    Pointer(#[from] BadPointer),
+}
+
+/// Puts the upstream behind a guard.
+fn behind(protect: &Protect, upstream: &Upstream) -> Guarded {
+    Box::new(protect.layer(Entered.layer(upstream.clone())))
+}
+
+fn run(
+    guarded: &Protected<MarkedService<Upstream>>,
+    request: Request<ClientBody>,
+) -> BoxFuture<'static, Response<AnyBody>> {
+    let call = guarded.clone().call(request);
+    Box::pin(async move {
+        let Ok(response) = call.await;
+        response.map(|body: ProtectedBody<AnyBody>| any(body))
+    })
+}
+
+/// Builds the guard of a route; `None` if its requests pass.
+fn protect(policy: &RoutePolicy, subject: &RouteSubject, guard: &Guard) -> Result<Option<Protect>, RuleError> {
+    let (from, identity) = (subject_from(subject), identity_of(subject));
+    Ok(Some(match policy {
+        RoutePolicy::None => return Ok(None),
+        RoutePolicy::Token { bound, remember: None, .. } => {
+            let token = Protect::token(guard, from);
+            if *bound { token.bound().into_any() } else { token.into_any() }
+        }
+        RoutePolicy::Token { bound, remember: Some(rules), wait, fields } => {
+            let token = Protect::token(guard, from).remember_by(stored(rules.clone()));
+            let token = if *bound { token.bound() } else { token };
+            let token = token.fingerprint(fields.clone()).fingerprint_with(identity);
+            wait.iter().fold(token, |token, wait| token.wait(*wait)).into_any()
+        }
+        RoutePolicy::Key { rules, from: location, wait, fields } => {
+            let key = Protect::key(guard, from, stored(rules.clone())).from(key_from(location)?);
+            let key = key.fingerprint(fields.clone()).fingerprint_with(identity);
+            wait.iter().fold(key, |key, wait| key.wait(*wait)).into_any()
+        }
+        RoutePolicy::Interval { rules, from: Some(location), .. } => {
+            // A name is compared without any content, so the credentials have to be the subject.
+            let from = if *subject == RouteSubject::Credentials { by_credentials() } else { from };
+            Protect::interval(guard, from, rules.clone()).from(key_from(location)?).into_any()
+        }
+        RoutePolicy::Interval { rules, from: None, fields } => {
+            let interval = Protect::interval(guard, from, rules.clone());
+            interval.fingerprint(fields.clone()).fingerprint_with(identity).into_any()
+        }
+    }))
+}
+
+/// Adds the effects that the route states.
+fn judged(protect: Protect, effects: StatusEffects) -> Protect {
+    if effects.0.is_empty() { protect } else { protect.judge(move |head| effects.of(head.status.as_u16())) }
+}
+
+/// Limits the size of stored responses to what the proxy reads of one.
+fn stored(rules: KeyRules) -> KeyRules {
+    rules.reply_limit(REPLY_LIMIT)
+}
+
+fn credentials(parts: &Parts) -> Option<Vec<u8>> {
+    identity::of_credentials(&parts.headers)
+}
+
+/// Takes the credentials as the subject. Clients without any are one subject.
+fn by_credentials() -> SubjectFrom {
+    SubjectFrom::resolver(|parts| Some(credentials(parts).map_or("none".to_owned(), |digest| identity::text(&digest))))
+}
+
+/// Returns what is compared of the credentials: all of them on a route without a subject, nothing on any other.
+fn identity_of(subject: &RouteSubject) -> fn(&Parts) -> Option<Vec<u8>> {
+    match subject {
+        RouteSubject::Credentials => credentials,
+        _ => |_| None,
+    }
+}
+
+/// Returns the subject of a route's requests.
+pub(super) fn subject_from(subject: &RouteSubject) -> SubjectFrom {
+    match subject.clone() {
+        RouteSubject::Credentials | RouteSubject::Anonymous => SubjectFrom::anonymous(),
+        RouteSubject::ClientAddress => SubjectFrom::client_address(),
+        RouteSubject::Cookie(name) => SubjectFrom::resolver(move |parts| identity::of_cookie(&parts.headers, &name)),
+        RouteSubject::Header(name) => SubjectFrom::resolver(move |parts| {
+            // From any other client, the header is a claim.
+            parts.extensions.get::<Origin>().filter(|origin| origin.is_trusted)?;
+            let mut values = parts.headers.get_all(&name).iter();
+            let value = values.next().filter(|_| values.next().is_none())?;
+            value.to_str().ok().filter(|value| !value.is_empty()).map(str::to_owned)
+        }),
+    }
+}
+
+fn key_from(location: &KeyLocation) -> Result<KeyFrom, RuleError> {
+    Ok(match location {
+        KeyLocation::Header(name) => KeyFrom::header(name.as_str())?,
+        KeyLocation::Query(name) => KeyFrom::query(name),
+        KeyLocation::Body(pointer) => KeyFrom::body(pointer)?,
+        KeyLocation::Path(name) => {
+            let name = name.clone();
+            KeyFrom::chosen(move |parts| {
+                let PathParameters(all) = parts.extensions.get::<PathParameters>()?;
+                all.iter().find(|(other, _)| *other == name).map(|(_, value)| Key::new(value.as_str()))
+            })
+        }
+    })
+}

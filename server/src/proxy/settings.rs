@@ -1,0 +1,68 @@
+//! The settings of the proxy.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::uri::{Authority, Scheme};
+
+use super::route::ProxyRoute;
+
+/// The settings of the proxy.
+#[derive(Debug, Clone)]
+pub struct ProxySettings {
+    /// The application behind the proxy; `onceward proxy` requires it.
+    pub upstream: Option<UpstreamAddress>,
+    /// A file with the certificates of the authorities that sign the certificate of the upstream; `None`: those of the system.
+    pub upstream_ca: Option<PathBuf>,
+    /// The `Host` that the upstream receives.
+    pub upstream_host: UpstreamHost,
+    /// Timeout for connecting to the upstream: name lookup, TCP and TLS.
+    pub upstream_connect_timeout: Duration,
+    /// Maximum time between two reads from the upstream.
+    pub upstream_read_timeout: Duration,
+    /// Maximum time of a protected request, from sending it to the end of its response.
+    pub upstream_timeout: Duration,
+    /// Time for which an idle connection to the upstream is reused.
+    pub upstream_keep_alive: Duration,
+    /// The path under which the proxy serves its own routes, without a slash at the end.
+    pub proxy_path: String,
+    /// Which submissions are rejected if they carry no id.
+    pub require: Require,
+    /// True if HTML pages receive the script.
+    pub inject: bool,
+    /// Maximum number of bytes of a request body that the proxy reads to find a token or to compare requests.
+    pub body_limit: usize,
+    /// The routes, in the order of the file.
+    pub routes: Vec<ProxyRoute>,
+}
+
+/// The address of the upstream: `http://127.0.0.1:3000`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamAddress {
+    /// `http` or `https`.
+    pub scheme: Scheme,
+    /// Host, and port if one is given.
+    pub authority: Authority,
+}
+
+/// The `Host` header that the upstream receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpstreamHost {
+    /// The one that the client sent.
+    Client,
+    /// The address of the upstream.
+    Upstream,
+}
+
+/// Which submissions without an id are rejected, on paths without a route of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Require {
+    /// None: a submission without a token or key passes.
+    Nothing,
+    /// Those without a token.
+    Token,
+    /// Those without a key.
+    Key,
+    /// Those without a token and without a key.
+    Either,
+}
