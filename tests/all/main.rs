@@ -42,7 +42,7 @@ mod docs {
     mod guarantees;
     mod links;
     mod literal_sleeps;
-    mod pages;
+    pub(crate) mod pages;
     mod readme;
 }
 
@@ -114,6 +114,25 @@ mod packaging {
     mod rust_version;
 }
 mod patterns;
+
+/// The proxy, in front of an application that knows nothing of Onceward.
+mod proxy {
+    mod bodies;
+    mod faults;
+    mod headers;
+    mod identities;
+    mod malformed_http;
+    mod memory;
+    mod operations;
+    mod page;
+    mod recipes;
+    mod routes;
+    mod semantics;
+    mod slow_clients;
+    mod submission;
+    mod unknown_outcomes;
+    mod upgrades;
+}
 
 /// The store on Redis: one server, Sentinel, Cluster, and their faults.
 mod redis {
@@ -209,6 +228,7 @@ mod tokens {
     mod binding;
     mod effect_of_response;
     mod hidden_form_field;
+    mod optional;
     pub(crate) mod races;
     pub(crate) mod remembered;
     mod remembered_concurrent;

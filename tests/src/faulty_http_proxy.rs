@@ -8,7 +8,10 @@ use std::time::Duration;
 use onceward_api::{Code, Problem};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::sleep;
+
+use crate::reserved_port::ReservedPort;
 
 /// The fault that one request meets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +69,7 @@ type HttpFaultPlan = dyn Fn(&RecordedRequest) -> HttpFault + Send + Sync;
 
 struct Shared {
     upstream: AtomicU16,
+    is_open: watch::Sender<bool>,
     plan: Mutex<Arc<HttpFaultPlan>>,
     seen: Mutex<Vec<RecordedRequest>>,
     fetching: AtomicUsize,
@@ -82,22 +86,29 @@ pub struct FaultyHttpProxy {
 impl FaultyHttpProxy {
     /// Starts a proxy to the application at this URL. The plan chooses the fault of each request.
     pub async fn to(url: &str, plan: impl Fn(&RecordedRequest) -> HttpFault + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
-        let here = format!("http://{}", listener.local_addr().expect("its own address"));
+        let here = ReservedPort::new();
+        let listener = TcpListener::bind(here.address()).await.expect("a reserved port");
         let shared = Arc::new(Shared {
             upstream: AtomicU16::new(port(url)),
+            is_open: watch::Sender::new(true),
             plan: Mutex::new(Arc::new(plan)),
             seen: Mutex::default(),
             fetching: AtomicUsize::new(0),
             most_fetching: AtomicUsize::new(0),
         });
-        let proxy = Self { url: here, shared: Arc::clone(&shared) };
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, Arc::clone(&shared)));
-            }
-        });
+        let proxy = Self { url: here.url(), shared: Arc::clone(&shared) };
+        tokio::spawn(listen(listener, here, shared));
         proxy
+    }
+
+    /// Refuses connections from now on. Open ones stay open.
+    pub fn refuse(&self) {
+        self.shared.is_open.send_replace(false);
+    }
+
+    /// Accepts connections again.
+    pub fn accept(&self) {
+        self.shared.is_open.send_replace(true);
     }
 
     /// Forwards to another URL from now on.
@@ -142,6 +153,24 @@ pub fn first(faults: impl Into<Vec<HttpFault>>) -> impl Fn(&RecordedRequest) -> 
 
 fn port(url: &str) -> u16 {
     url.rsplit_once(':').and_then(|(_, port)| port.trim_end_matches('/').parse().ok()).expect("an address with a port")
+}
+
+/// Accepts connections while the proxy is open. The port stays reserved in between.
+async fn listen(mut listener: TcpListener, here: ReservedPort, shared: Arc<Shared>) -> Option<()> {
+    let mut is_open = shared.is_open.subscribe();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => Some(accepted.ok()?.0),
+            _ = is_open.wait_for(|is_open| !is_open) => None,
+        };
+        if let Some(client) = accepted {
+            tokio::spawn(carry(client, Arc::clone(&shared)));
+        } else {
+            drop(listener);
+            is_open.wait_for(|is_open| *is_open).await.ok()?;
+            listener = TcpListener::bind(here.address()).await.expect("a reserved port");
+        }
+    }
 }
 
 /// Serves requests one after the other until the connection ends.

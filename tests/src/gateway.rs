@@ -1,12 +1,13 @@
 //! Real gateways, configured with the files in `deploy`. Only addresses and paths are replaced.
 
 mod launch;
+mod proxy_recipe;
 
 use std::fs::{read_dir, read_link, read_to_string};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -79,18 +80,30 @@ impl Gateway {
             urls.iter().map(|url| url.trim_start_matches("http://").trim_end_matches('/').to_owned()).collect()
         };
         let (onceward, application) = (hosts(onceward), hosts(application));
+        let command = |folder: &Path, port| {
+            Launch { recipe, folder, port, onceward: &onceward, application: &application }.command(kind)
+        };
+        Self::launch(kind, "http", command, |port| kind.is_up(port))
+    }
+
+    /// Starts the command for a folder and a port, and waits until it serves its recipe.
+    fn launch(
+        kind: GatewayKind,
+        scheme: &str,
+        command: impl Fn(&Path, u16) -> Command,
+        is_serving: impl Fn(u16) -> bool,
+    ) -> Self {
         // Another process may take the port before the gateway binds it: then try another one.
         for _ in 0..5 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let port = free_port();
-            let launch = Launch { recipe, folder: folder.path(), port, onceward: &onceward, application: &application };
-            let mut command = launch.command(kind);
+            let mut command = command(folder.path(), port);
             let log = std::fs::File::create(folder.path().join("said")).expect("a file");
             command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
             let child = command.spawn().unwrap_or_else(|error| panic!("{kind:?} does not start ({error}): make setup"));
-            let mut gateway = Self { kind, child, folder, url: format!("http://127.0.0.1:{port}") };
+            let mut gateway = Self { kind, child, folder, url: format!("{scheme}://127.0.0.1:{port}") };
             let is_up = until_blocking(Duration::from_secs(20), || {
-                gateway.has_ended() || listens(gateway.child.id(), port) && kind.is_up(port)
+                gateway.has_ended() || listens(gateway.child.id(), port) && is_serving(port)
             });
             if is_up && !gateway.has_ended() {
                 return gateway;

@@ -21,6 +21,7 @@ pub mod handler;
 pub mod interval_routes;
 pub mod key_routes;
 pub mod ledger;
+pub mod legacy_shop;
 pub mod metrics;
 pub mod peer;
 pub mod policy_walkthrough;

@@ -76,6 +76,16 @@ impl Authority {
         self.folder.path().join("ca.crt")
     }
 
+    /// Path of the certificate of a server on localhost.
+    pub fn server_certificate(&self) -> PathBuf {
+        self.file("server.crt")
+    }
+
+    /// Path of the key of that server.
+    pub fn server_key(&self) -> PathBuf {
+        self.file("server.key")
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -100,9 +110,9 @@ fn spawn(port: u16, authority: &Authority, arguments: &[&str]) -> Child {
     Command::new(program())
         .args(["--port", "0", "--tls-port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .args(["--tls-auth-clients", "no", "--tls-cert-file"])
-        .arg(authority.file("server.crt"))
+        .arg(authority.server_certificate())
         .arg("--tls-key-file")
-        .arg(authority.file("server.key"))
+        .arg(authority.server_key())
         .arg("--tls-ca-cert-file")
         .arg(authority.certificate())
         .arg("--dir")

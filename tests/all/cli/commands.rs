@@ -25,7 +25,8 @@ fn expect(arguments: &[&str], code: i32, parts: &[&str]) -> String {
 #[test]
 fn help_groups_commands_and_shows_examples() {
     let help = expect(&["--help"], 0, &["Run:", "Operate:", "Set up:", "Store:", "Access:", "Limits:"]);
-    for command in ["serve", "healthcheck", "stats", "check", "audit", "key", "token", "config", "completions"] {
+    for command in ["serve", "proxy", "healthcheck", "stats", "check", "audit", "key", "token", "config", "completions"]
+    {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is not in\n{help}");
         expect(&[command, "--help"], 0, &["Usage: onceward", "Example:"]);
     }

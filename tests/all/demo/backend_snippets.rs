@@ -1,9 +1,11 @@
-//! Runs the demo's snippets for backends in Python and Node, unchanged, against the real service.
+//! Runs the demo's snippets for backends in Python and Node, unchanged, against the real service, and starts the proxy with its snippet.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use onceward_tests::client::token;
+use onceward_api::header;
+use onceward_tests::client::{http, send, token};
+use onceward_tests::legacy_shop::LegacyShop;
 use onceward_tests::service::OncewardServer;
 use serde_json::{Value, json};
 
@@ -153,5 +155,39 @@ fn save_nothing_at(origin: &str) {
             assert_eq!(*answer, json!([503, {"code": "store_unavailable"}]), "{language} {policy}");
         }
         assert_eq!(printed[1], 0, "{language} {policy}");
+    }
+}
+
+/// The settings of the proxy: two equal submissions are one order.
+#[tokio::test]
+async fn proxy_snippet_orders_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for (policy, second) in [
+        ("remembered", "201 replayed"),
+        ("token", "409 token_used"),
+        ("key", "201 replayed"),
+        ("interval", "409 too_soon"),
+    ] {
+        let shop = LegacyShop::start();
+        let text = snippet("proxy", policy, "");
+        assert_eq!(text.matches("http://127.0.0.1:3000").count(), 1, "{text}");
+        let file = written(folder.path(), "onceward.toml", &text.replace("http://127.0.0.1:3000", &shop.url));
+        let proxy = OncewardServer::start(&["proxy", "--config", &file]);
+        let token = token(&format!("{}/_onceward", proxy.url)).await;
+        let submit = async || {
+            let request = http().post(format!("{}/orders", proxy.url)).form(&[("item", "tea")]);
+            send(match policy {
+                "remembered" | "token" => request.header(header::TOKEN, &token),
+                "key" => request.header(header::IDEMPOTENCY_KEY, "order-1"),
+                _ => request,
+            })
+            .await
+            .said()
+        };
+        assert_eq!((submit().await.as_str(), submit().await.as_str()), ("201 executed", second), "{policy}");
+        assert_eq!(shop.orders().len(), 1, "{policy}");
+        let page = send(http().get(&proxy.url)).await;
+        let has_script = String::from_utf8_lossy(&page.body).contains("/_onceward/sdk/onceward.js");
+        assert_eq!(has_script, ["remembered", "token"].contains(&policy), "{policy}");
     }
 }

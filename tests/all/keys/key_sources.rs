@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onceward::http::protect::KeyPolicy;
-use onceward::http::{KeySource as KeyFrom, Protect, SubjectSource as SubjectFrom};
+use onceward::http::{KeySource as KeyFrom, Protect, RequestHead as _, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
 use onceward::{Guard, Key, KeyRules};
 use onceward_tests::client::{Answer, URLENCODED, http, send};
@@ -27,6 +27,7 @@ on_every_framework! {
     duplicate_in_flight_gets_retry_after_and_other_content_422,
     subjects_with_the_same_key_and_body_share_nothing,
     key_is_scoped_to_its_path_or_named_action,
+    bytes_of_the_application_are_part_of_the_content,
 }
 
 const JSON: &str = "application/json";
@@ -257,4 +258,19 @@ async fn key_is_scoped_to_its_path_or_named_action<F: WebFramework>() {
     assert_eq!((replay.said().as_str(), &replay.body), ("200 replayed", &pair.0.body));
     assert_eq!(said(&twice(pay("named", "3"), pay("named", "4")).await), REUSED);
     assert_eq!(ledger.runs(), ["1", "2", "3"]);
+}
+
+async fn bytes_of_the_application_are_part_of_the_content<F: WebFramework>() {
+    let cookie = |request: &F::Request| request.header("cookie").next().map(<[u8]>::to_vec);
+    let (served, ledger) = served(by_key::<F>().fingerprint_with(cookie));
+    let pay = |key: &str, cookie: &str| match cookie {
+        "" => under(&served.url, "/it", key, "tea"),
+        cookie => under(&served.url, "/it", key, "tea").header("cookie", cookie),
+    };
+    assert_eq!(said(&twice(pay("a", "u=1"), pay("a", "u=1")).await), REPLAY);
+    assert_eq!(said(&twice(pay("b", "u=1"), pay("b", "u=2")).await), REUSED);
+    assert_eq!(said(&twice(pay("c", "u=1"), pay("c", "")).await), REUSED);
+    assert_eq!(said(&twice(pay("d", ""), pay("d", "u=1")).await), REUSED);
+    assert_eq!(said(&twice(pay("e", ""), pay("e", "")).await), REPLAY);
+    assert_eq!(ledger.runs().len(), 5);
 }

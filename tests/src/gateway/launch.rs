@@ -51,19 +51,7 @@ impl Launch<'_> {
             ],
         );
         let site = self.write("site.conf", &site);
-        let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {};", self.place(kind)));
-        let main = format!(
-            "daemon off; worker_processes 2; pid {}; error_log stderr;\nevents {{ worker_connections 512; }}\n\
-             http {{ include /etc/nginx/mime.types; {} include {}; }}\n",
-            self.place("pid"),
-            places.concat(),
-            site.display()
-        );
-        let main = self.write("nginx.conf", &main);
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(self.folder).arg("-c").arg(main);
-        command
+        nginx(self.folder, &site)
     }
 
     fn caddy(&self) -> Command {
@@ -157,8 +145,27 @@ impl Launch<'_> {
     }
 }
 
+/// Returns the command that starts nginx with this site. All its files are in the folder.
+pub(super) fn nginx(folder: &Path, site: &Path) -> Command {
+    let place = |name: &str| folder.join(name).display().to_string();
+    let places =
+        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path {};", place(kind)));
+    let main = format!(
+        "daemon off; worker_processes 2; pid {}; error_log stderr;\nevents {{ worker_connections 512; }}\n\
+         http {{ include /etc/nginx/mime.types; {} include {}; }}\n",
+        place("pid"),
+        places.concat(),
+        site.display()
+    );
+    let path = folder.join("nginx.conf");
+    write(&path, main).expect("a file in its folder");
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(folder).arg("-c").arg(path);
+    command
+}
+
 /// Replaces each placeholder, which must occur exactly once.
-fn filled(text: &str, replaced: &[(&str, String)]) -> String {
+pub(super) fn filled(text: &str, replaced: &[(&str, String)]) -> String {
     replaced.iter().fold(text.to_owned(), |text, (from, to)| {
         assert_eq!(text.matches(from).count(), 1, "{from} must occur once in the recipe");
         text.replace(from, to)
@@ -171,6 +178,6 @@ fn lines(hosts: &[String], line: impl Fn(usize, &str) -> String) -> String {
 }
 
 /// Returns the path of a program that `make setup` installs.
-fn installed(name: &str) -> PathBuf {
+pub(super) fn installed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/gateways").join(name)
 }

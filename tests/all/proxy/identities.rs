@@ -1,0 +1,172 @@
+//! Users behind the proxy: none receives the response of another, and none runs a submission of another again.
+
+use onceward_tests::client::{http, send};
+use onceward_tests::legacy_shop::LegacyShop;
+use onceward_tests::service::OncewardServer;
+use reqwest::RequestBuilder;
+
+use super::submission::{SettingsFile, keyed, token, tokened};
+
+/// Sends a request with these headers.
+async fn with(request: &RequestBuilder, headers: &[(&str, &str)]) -> (String, String) {
+    let request = request.try_clone().unwrap();
+    let answer = send(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await;
+    (answer.said(), String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+const ALICE: [&[(&str, &str)]; 2] = [&[("cookie", "user=alice")], &[("authorization", "Bearer alice")]];
+const BOB: [&[(&str, &str)]; 2] = [&[("cookie", "user=bob")], &[("authorization", "Bearer bob")]];
+
+#[tokio::test]
+async fn two_users_with_one_key_or_token_never_share_a_response() {
+    let shop = LegacyShop::start();
+    let proxy = shop.proxy(&[]);
+    for (number, (alice, bob)) in ALICE.into_iter().zip(BOB).enumerate() {
+        let token = token(&proxy).await;
+        let key = keyed(&proxy, "/api/orders", &format!("k{number}"));
+        for (request, rejected) in [(key, "422 key_reused"), (tokened(&proxy, "/api/orders", &token), "409 token_used")]
+        {
+            let before = shop.orders().len();
+            let first = with(&request, alice).await;
+            assert_eq!(first.0, "201 executed");
+            for other in [bob, &[], &[("cookie", "user=alice; admin=1")], &[("authorization", "Basic YWxpY2U=")]] {
+                let (said, body) = with(&request, other).await;
+                assert_eq!(said, rejected, "{other:?}");
+                assert!(!body.contains("\"order\""), "{other:?}: {body}");
+            }
+            assert_eq!(with(&request, alice).await, ("201 replayed".to_owned(), first.1));
+            assert_eq!(shop.orders().len() - before, 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn anonymous_clients_replay_and_a_user_does_not_receive_their_response() {
+    let shop = LegacyShop::start();
+    let proxy = shop.proxy(&[]);
+    let request = keyed(&proxy, "/api/orders", "k");
+    assert_eq!(with(&request, &[]).await.0, "201 executed");
+    assert_eq!(with(&request, &[("cookie", "")]).await.0, "201 replayed", "an empty header is none");
+    assert_eq!(with(&request, ALICE[0]).await.0, "422 key_reused");
+    assert_eq!(shop.orders().len(), 1);
+}
+
+#[tokio::test]
+async fn order_of_cookies_does_not_matter() {
+    let shop = LegacyShop::start();
+    let proxy = shop.proxy(&[]);
+    let request = keyed(&proxy, "/api/orders", "k");
+    assert_eq!(with(&request, &[("cookie", "user=alice; theme=dark")]).await.0, "201 executed");
+    assert_eq!(with(&request, &[("cookie", "theme=dark"), ("cookie", "user=alice")]).await.0, "201 replayed");
+    assert_eq!(shop.orders().len(), 1);
+}
+
+#[tokio::test]
+async fn refreshed_authorization_is_rejected_without_a_subject() {
+    let shop = LegacyShop::start();
+    let proxy = shop.proxy(&[]);
+    let token = token(&proxy).await;
+    for (request, rejected) in [
+        (keyed(&proxy, "/api/orders", "k"), "422 key_reused"),
+        (tokened(&proxy, "/api/orders", &token), "409 token_used"),
+    ] {
+        assert_eq!(with(&request, &[("authorization", "Bearer old")]).await.0, "201 executed");
+        let (said, body) = with(&request, &[("authorization", "Bearer new")]).await;
+        assert!(said == rejected && !body.contains("\"order\""), "{said}: {body}");
+    }
+    assert_eq!(shop.orders().len(), 2);
+}
+
+const TRUSTED: &str = "trusted_proxies = \"127.0.0.1\"\n";
+
+fn with_subject(shop: &LegacyShop, settings: &str, subject: &str) -> OncewardServer {
+    let routes = format!(
+        "{settings}[[proxy.route]]\npath = \"/api/orders\"\npolicy = \"key\"\nsubject = {subject}\n\n\
+         [[proxy.route]]\npath = \"/orders\"\npolicy = \"token\"\nremember = true\nbound = true\nsubject = {subject}\n"
+    );
+    shop.proxy(&["--config", SettingsFile::new(&routes).path()])
+}
+
+#[tokio::test]
+async fn header_subject_of_a_trusted_proxy_replays_after_a_refresh() {
+    let shop = LegacyShop::start();
+    let proxy = with_subject(&shop, TRUSTED, "{ header = \"X-User\" }");
+    let request = keyed(&proxy, "/api/orders", "k");
+    let alice = with(&request, &[("x-user", "alice"), ("authorization", "Bearer old")]).await;
+    assert_eq!(alice.0, "201 executed");
+    let refreshed = with(&request, &[("x-user", "alice"), ("authorization", "Bearer new"), ("cookie", "a=1")]).await;
+    assert_eq!(refreshed, ("201 replayed".to_owned(), alice.1.clone()));
+    let bob = with(&request, &[("x-user", "bob"), ("authorization", "Bearer old")]).await;
+    assert_eq!(bob.0, "201 executed", "the key of another user is another key");
+    assert_ne!(bob.1, alice.1);
+    for none in [&[][..], &[("x-user", "")], &[("x-user", "alice"), ("x-user", "bob")]] {
+        assert_eq!(with(&request, none).await.0, "401 unauthorized", "{none:?}");
+    }
+    assert_eq!(shop.orders().len(), 2);
+}
+
+#[tokio::test]
+async fn header_subject_of_an_untrusted_client_is_rejected() {
+    let shop = LegacyShop::start();
+    let proxy = with_subject(&shop, "trusted_proxies = \"192.0.2.1\"\n", "{ header = \"X-User\" }");
+    for headers in [&[("x-user", "alice")][..], &[]] {
+        assert_eq!(with(&keyed(&proxy, "/api/orders", "k"), headers).await.0, "401 unauthorized");
+    }
+    assert_eq!(shop.orders().len(), 0);
+}
+
+#[tokio::test]
+async fn cookie_subject_compares_only_that_cookie() {
+    let shop = LegacyShop::start();
+    let proxy = with_subject(&shop, "", "{ cookie = \"user\" }");
+    let request = keyed(&proxy, "/api/orders", "k");
+    let alice = with(&request, &[("cookie", "user=alice; seen=1")]).await;
+    assert_eq!(alice.0, "201 executed");
+    assert_eq!(with(&request, &[("cookie", "seen=2; user=alice")]).await, ("201 replayed".to_owned(), alice.1));
+    assert_eq!(with(&request, &[("cookie", "user=bob; seen=1")]).await.0, "201 executed");
+    for none in [&[][..], &[("cookie", "seen=1")], &[("cookie", "user=alice; user=bob")]] {
+        assert_eq!(with(&request, none).await.0, "401 unauthorized", "{none:?}");
+    }
+    let users: Vec<_> = shop.orders().iter().map(|order| order["user"].clone()).collect();
+    assert_eq!(users, ["alice", "bob"]);
+}
+
+#[tokio::test]
+async fn bound_token_belongs_to_the_subject_that_fetched_it() {
+    let shop = LegacyShop::start();
+    let proxy = with_subject(&shop, "", "{ cookie = \"user\" }");
+    let fetch = http().post(format!("{}/_onceward/token", proxy.url)).header("content-type", "application/json");
+    let fetch = fetch.header("cookie", "user=alice; seen=1").body(r#"{"action":"POST /orders"}"#);
+    let fetched = send(fetch).await;
+    let issued: serde_json::Value = serde_json::from_slice(&fetched.body).unwrap();
+    let request = tokened(&proxy, "/orders", issued["token"].as_str().unwrap());
+    assert_eq!(with(&request, &[("cookie", "user=bob; seen=1")]).await.0, "403 token_invalid");
+    assert_eq!(with(&request, &[("cookie", "user=alice; seen=2")]).await.0, "201 executed");
+    assert_eq!(with(&request, &[("cookie", "user=alice; seen=3")]).await.0, "201 replayed");
+    assert_eq!(shop.orders().len(), 1);
+}
+
+#[tokio::test]
+async fn client_address_of_a_trusted_proxy_is_a_subject() {
+    let shop = LegacyShop::start();
+    for (settings, second) in [(TRUSTED, "201 executed"), ("", "201 replayed")] {
+        let proxy = with_subject(&shop, settings, "\"client_address\"");
+        let before = shop.orders().len();
+        let request = keyed(&proxy, "/api/orders", "k");
+        let [one, two] = [[("x-forwarded-for", "203.0.113.1")], [("x-forwarded-for", "203.0.113.2")]];
+        assert_eq!(with(&request, &one).await.0, "201 executed");
+        assert_eq!(with(&request, &one).await.0, "201 replayed");
+        assert_eq!(with(&request, &two).await.0, second, "an untrusted client cannot choose its address: {settings}");
+        assert_eq!(shop.orders().len() - before, 1 + usize::from(second == "201 executed"));
+    }
+}
+
+#[tokio::test]
+async fn anonymous_subject_replays_to_every_client() {
+    let shop = LegacyShop::start();
+    let proxy = with_subject(&shop, "", "\"anonymous\"");
+    let request = keyed(&proxy, "/api/orders", "k");
+    assert_eq!(with(&request, ALICE[0]).await.0, "201 executed");
+    assert_eq!(with(&request, BOB[1]).await.0, "201 replayed");
+    assert_eq!(shop.orders().len(), 1);
+}
