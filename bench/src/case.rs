@@ -59,7 +59,7 @@ pub(crate) struct CaseGoals {
 }
 
 impl CaseGoals {
-    const NONE: Self = Self { server: None, redis: None, allocations: None };
+    pub(crate) const NONE: Self = Self { server: None, redis: None, allocations: None };
 
     const fn server(micros: f64) -> Self {
         Self { server: Some(Goal(micros)), ..Self::NONE }

@@ -48,7 +48,7 @@ impl CpuTime {
     }
 
     /// The CPU time used since `then`.
-    fn since(self, then: Self) -> Self {
+    pub(crate) fn since(self, then: Self) -> Self {
         Self {
             server: self.server.saturating_sub(then.server),
             redis: self.redis.saturating_sub(then.redis),

@@ -8,6 +8,7 @@
 //! | `onceward-bench clients [ROUNDS [SECONDS]]` | the Rust SDK compared with plain reqwest |
 //! | `onceward-bench cluster [ROUNDS [SECONDS]]` | a cluster of three masters compared with one Redis |
 //! | `onceward-bench peers PROGRAM [ROUNDS [SECONDS]]` | a key, on actix-web and on axum, compared with the crate `idempotent` on axum, which the program serves |
+//! | `onceward-bench proxy PROGRAM [ROUNDS [SECONDS]]` | `onceward proxy`, which the program serves, compared with nginx as a plain proxy |
 //! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker, on actix-web and on axum |
 //! | `onceward-bench verbs [ROUNDS]` | CPU per verb of the store, with scripts and with native commands |
 //! | `onceward-bench memory [ROUNDS]` | time and instructions per verb of the memory store |
@@ -57,6 +58,10 @@ mod peer_group;
 mod peer_report;
 mod peer_runner;
 mod postgres_server;
+mod proxy_case;
+mod proxy_comparison;
+mod proxy_process;
+mod proxy_report;
 mod record_samples;
 mod redis_pauses;
 mod redis_server;
@@ -105,6 +110,8 @@ const CLIENTS: &str = "clients";
 const CLUSTER: &str = "cluster";
 /// The command for other libraries.
 const PEERS: &str = "peers";
+/// The command for the proxy and nginx.
+const PROXY: &str = "proxy";
 /// The command for batches and connections per worker.
 const SENDING: &str = "sending";
 /// The command for the verbs of the store.
@@ -118,7 +125,7 @@ const SCALE: &str = "scale";
 /// Default number of expired rows.
 const EXPIRED: u64 = 10_000_000;
 const USAGE: &str = "usage: onceward-bench [latency | clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench allocations, \
-    onceward-bench peers PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs | memory [ROUNDS], \
+    onceward-bench peers | proxy PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs | memory [ROUNDS], \
     onceward-bench scale [LARGEST [CHART]], or onceward-bench sql [EXPIRED]";
 
 /// Runs the command in the arguments of the process.
@@ -156,6 +163,9 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [CLUSTER, ref rest @ ..] => with_rounds(rest, SECONDS, cluster_comparison::measure),
         [PEERS, program, ref rest @ ..] => {
             with_rounds(rest, SECONDS, |rounds, seconds| peer_comparison::measure(Path::new(program), rounds, seconds))
+        }
+        [PROXY, program, ref rest @ ..] => {
+            with_rounds(rest, SECONDS, |rounds, seconds| proxy_comparison::measure(Path::new(program), rounds, seconds))
         }
         [SENDING, ref rest @ ..] => with_rounds(rest, SECONDS, sending_comparison::measure),
         [VERBS] => verb_costs::measure(ROUNDS),

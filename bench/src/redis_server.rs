@@ -39,7 +39,7 @@ impl RedisServer {
         // Another process may bind the free port before the server does: then try another port.
         for _ in 0..5 {
             let mut server = Self::spawn(program, free_port()?, &arguments()?)?;
-            if server.is_up()? {
+            if is_up(&mut server.child, server.port)? {
                 return Ok(server);
             }
         }
@@ -60,21 +60,6 @@ impl RedisServer {
                 format!("could not start redis-server ({error}); install it with: apt-get install redis-server")
             })?;
         Ok(Self { child, port, connection: None, _folder: folder })
-    }
-
-    /// Waits until the server accepts connections. Returns false if it exited or takes too long.
-    #[expect(clippy::disallowed_methods, reason = "no request waits for this thread")]
-    fn is_up(&mut self) -> Result<bool, Failure> {
-        for _ in 0..1000 {
-            if self.child.try_wait()?.is_some() {
-                return Ok(false);
-            }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return Ok(true);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(false)
     }
 
     /// The process id.
@@ -133,6 +118,21 @@ impl Drop for RedisServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Waits until a server accepts connections on this port. Returns false if it exited or takes too long.
+#[expect(clippy::disallowed_methods, reason = "no request waits for this thread")]
+pub(crate) fn is_up(server: &mut Child, port: u16) -> Result<bool, Failure> {
+    for _ in 0..1000 {
+        if server.try_wait()?.is_some() {
+            return Ok(false);
+        }
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Ok(true);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(false)
 }
 
 /// Returns a port that is free at the moment.

@@ -34,6 +34,35 @@ pub(crate) struct TokenRange {
     pub(crate) count: usize,
 }
 
+/// The kind of requests that a load consists of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requests {
+    /// The method. A GET has no body.
+    pub(crate) method: &'static str,
+    pub(crate) ids: Ids,
+}
+
+/// The ids that a request carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ids {
+    None,
+    Key,
+    Token,
+    /// A token and a key.
+    Both,
+}
+
+impl Ids {
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Key => "key",
+            Self::Token => "token",
+            Self::Both => "both",
+        }
+    }
+}
+
 /// The load generator.
 pub(crate) struct Wrk {
     script: PathBuf,
@@ -59,6 +88,19 @@ impl Wrk {
         range: TokenRange,
         seconds: u64,
     ) -> Result<LoadResult, Failure> {
+        self.send_as(Requests { method: "POST", ids: Ids::Both }, case, url, tokens, range, seconds)
+    }
+
+    /// Like [`send`](Self::send), with other requests.
+    pub(crate) fn send_as(
+        &self,
+        requests: Requests,
+        case: &Case,
+        url: &str,
+        tokens: &Path,
+        range: TokenRange,
+        seconds: u64,
+    ) -> Result<LoadResult, Failure> {
         let output = Command::new("wrk")
             .args([format!("-t{THREADS}"), format!("-c{CONNECTIONS}"), format!("-d{seconds}s")])
             .args(["--timeout", "10s", "-s"])
@@ -66,7 +108,7 @@ impl Wrk {
             .args([&format!("{url}{}", case.path), "--"])
             .arg(tokens)
             .args([range.first.to_string(), range.count.to_string(), after_the_last(case.tokens).to_owned()])
-            .args([&case.status.to_string(), BODY])
+            .args([&case.status.to_string(), BODY, requests.method, requests.ids.name()])
             .stdin(Stdio::null())
             .output()
             .map_err(|error| format!("could not start wrk ({error}); install it with: apt-get install wrk"))?;
