@@ -150,6 +150,10 @@ soak: setup ## Send mixed traffic for SOAK seconds (600) over a slow, failing ne
 sdk-faults: setup ## Send 10,000 SDK submissions over a network that fails one request in three (minutes)
 	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk::network_faults:: -- --nocapture
 
+.PHONY: proxy-faults
+proxy-faults: setup ## Send 10,000 submissions through two proxies over a network that fails one request in three, while proxies and upstream are killed (minutes)
+	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all proxy::faults:: -- --nocapture
+
 .PHONY: bench
 bench: ## Measure CPU time, allocations and latency of each policy beside an unprotected route, on actix-web and axum, and the Rust client beside reqwest (15 minutes after the build)
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
@@ -181,6 +185,12 @@ bench-peers: ## Measure a key, on actix-web and axum, beside the crate `idempote
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo build --release --manifest-path bench/peers/Cargo.toml --target-dir target/peers --locked --ignore-rust-version
 	cargo run --release -p onceward-bench --locked -- peers target/peers/release/idempotent-on-axum
+
+.PHONY: bench-proxy
+bench-proxy: ## Measure `onceward proxy` beside nginx as a plain proxy, in one run (minutes after the build)
+	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
+	cargo build --release -p onceward-server --locked
+	cargo run --release -p onceward-bench --locked -- proxy target/release/onceward
 
 .PHONY: bench-sending
 bench-sending: ## Measure the gain of batches and of one Redis connection per worker, on actix-web and axum (minutes after the build)

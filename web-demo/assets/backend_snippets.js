@@ -1,4 +1,5 @@
-// The same protection in a backend in another language, which calls the service over HTTP. A test runs each of these snippets.
+// The same protection in a backend in another language, which calls the service over HTTP, and without a change to a backend, behind the
+// proxy. A test runs each of these snippets.
 
 /** The fields of a claim, under each policy. */
 const PYTHON_CLAIMS_BY = { remembered: '"token": token', key: '"key": key', interval: '"interval": "5s"' };
@@ -110,6 +111,25 @@ ${replay ? replayed : ""}  let placed;
 ${reply ? kept : '  await ask("/claim/complete", { pass: told.pass });'}
   return [201, placed];
 }`;
+}
+
+/** The fields of the route, under each policy. */
+const PROXY_ROUTES = {
+  remembered: 'policy = "token"\nremember = "10m"  # a duplicate receives the stored response',
+  token: 'policy = "token"  # a duplicate receives 409 token_used',
+  key: 'policy = "key"  # the header Idempotency-Key; a duplicate receives the stored response\nat_most_once = false  # a 500 frees the key',
+  interval: 'policy = "interval"  # a duplicate receives 409 too_soon\nevery = "5s"\nsubject = "client_address"',
+};
+
+/** The settings of the proxy, for a backend that stays as it is. */
+export function proxy({ policy }) {
+  const inject = ["remembered", "token"].includes(policy) ? "inject = true  # adds the script to the HTML pages of the backend\n" : "";
+  return `# Any backend, without a change. Start it with: onceward proxy --config onceward.toml
+upstream = "http://127.0.0.1:3000"
+${inject}
+[[proxy.route]]
+path = "/orders"
+${PROXY_ROUTES[policy]}`;
 }
 
 /** The parts that differ between the policies with a claim. */

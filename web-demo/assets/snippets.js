@@ -1,6 +1,6 @@
-// Code to copy, in eight tabs. Each snippet follows the settings.
+// Code to copy, in nine tabs. Each snippet follows the settings.
 
-import { node, python } from "./backend_snippets.js";
+import { node, proxy, python } from "./backend_snippets.js";
 import recipe from "./recipe.js";
 
 const TAKES_TOKEN = ["remembered", "token"];
@@ -9,7 +9,7 @@ const KEEPS = ["remembered", "key"];
 
 /** Returns the text of a tab. */
 export function snippet(tab, switches) {
-  const write = { "tab-html": html, "tab-fetch": fetching, "tab-python": python, "tab-node": node, "tab-actix": actix, "tab-axum": axum, "tab-nginx": nginx, "tab-curl": curl }[tab];
+  const write = { "tab-html": html, "tab-fetch": fetching, "tab-python": python, "tab-node": node, "tab-actix": actix, "tab-axum": axum, "tab-proxy": proxy, "tab-nginx": nginx, "tab-curl": curl }[tab];
   return write({ ...switches, takesToken: TAKES_TOKEN.includes(switches.policy) });
 }
 

@@ -142,7 +142,7 @@ test("every control can be used with the keyboard, in the order of the page", as
   await until("the rejection", async () => (await customer.tally()).refused >= 1);
   await customer.sees(3, 2);
   await go("tab-html");
-  for (const tab of ["tab-fetch", "tab-python", "tab-node", "tab-actix", "tab-axum", "tab-nginx", "tab-curl", "tab-html"]) {
+  for (const tab of ["tab-fetch", "tab-python", "tab-node", "tab-actix", "tab-axum", "tab-proxy", "tab-nginx", "tab-curl", "tab-html"]) {
     await page.keyboard.press("ArrowRight");
     assert.equal(await focused(), tab);
     assert.equal(await page.getAttribute("#snippet", "aria-labelledby"), tab);
@@ -166,7 +166,7 @@ for (const width of [320, 360, 390, 768, 1280]) {
     const { page } = customer;
     await page.click("#both");
     await customer.sees(3, 1);
-    for (const tab of ["html", "fetch", "python", "node", "actix", "axum", "curl"]) {
+    for (const tab of ["html", "fetch", "python", "node", "actix", "axum", "proxy", "curl"]) {
       await page.click(`#tab-${tab}`);
       assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), 0, tab);
     }

@@ -157,6 +157,7 @@ story("the snippets follow the settings, and the curl lines run as copied", asyn
     await customer.turn(policy);
     for (const tab of ["actix", "axum"]) assert.ok((await text(tab)).includes(line), `${tab} ${policy}`);
     assert.ok((await text("fetch")).includes(`/demo/orders/${policy}`), policy);
+    assert.ok((await text("proxy")).includes(`policy = "${policy === "remembered" ? "token" : policy}"`), policy);
     assert.equal((await text("html")).includes("data-onceward"), policy === "remembered" || policy === "token", policy);
     const recipe = (await readFile(new URL("../../deploy/nginx.conf", import.meta.url), "utf8")).trim();
     const takesToken = policy === "remembered" || policy === "token";
