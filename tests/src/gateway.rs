@@ -3,7 +3,7 @@
 mod launch;
 mod proxy_recipe;
 
-use std::fs::{read_dir, read_link, read_to_string};
+use std::fs::read_to_string;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use self::launch::Launch;
+use crate::listening_port::{free_port, listens};
 use crate::polling::until_blocking;
-use crate::redis_server::free_port;
 
 /// The API key in every recipe.
 pub const KEY: &str = "a-key-of-the-gateways";
@@ -140,20 +140,6 @@ impl Drop for Gateway {
         }
         let _ = self.child.wait();
     }
-}
-
-/// Returns true if this process itself listens on the port: another program may have taken it meanwhile.
-fn listens(process: u32, port: u16) -> bool {
-    // The second field is the local address, the fourth the state (0A: listening), the tenth the inode.
-    let sockets = ["/proc/net/tcp", "/proc/net/tcp6"].map(|list| read_to_string(list).unwrap_or_default());
-    let is_there = |fields: &[&str]| fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "0A";
-    let lines =
-        sockets.iter().flat_map(|list| list.lines().skip(1)).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let inodes: Vec<_> =
-        lines.filter(|fields| is_there(fields)).map(|fields| format!("socket:[{}]", fields[9])).collect();
-    let Ok(open) = read_dir(format!("/proc/{process}/fd")) else { return false };
-    let targets = open.flatten().filter_map(|file| read_link(file.path()).ok());
-    targets.into_iter().any(|target| inodes.iter().any(|inode| target.as_os_str() == inode.as_str()))
 }
 
 /// Reads a file of the folder `deploy`.

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::redis_server::free_port;
+use crate::listening_port::free_port;
+
 use crate::service::OncewardServer;
 use crate::tls_redis::Authority;
 

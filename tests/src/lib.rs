@@ -22,6 +22,7 @@ pub mod interval_routes;
 pub mod key_routes;
 pub mod ledger;
 pub mod legacy_shop;
+pub mod listening_port;
 pub mod metrics;
 pub mod peer;
 pub mod policy_walkthrough;

@@ -15,8 +15,9 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tempfile::TempDir;
 
+use crate::listening_port::free_port;
 use crate::polling::until_blocking;
-use crate::redis_server::free_port;
+
 use crate::wall_clock;
 
 /// Folder with the programs of each version in Debian.

@@ -6,7 +6,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::redis_server::{RedisServer, free_port};
+use crate::listening_port::free_port;
+use crate::redis_server::RedisServer;
 
 /// The ports in the programs' source.
 const LISTEN: u16 = 8080;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use redis::{Connection, cmd};
 
 use crate::faulty_tcp_proxy::{INNER, Proxy};
+use crate::listening_port::free_port;
 use crate::polling::{until, until_blocking};
-use crate::redis_server::{RedisServer, free_port};
+use crate::redis_server::RedisServer;
 
 /// Time without a response after which the other nodes consider a node down.
 const NODE_TIMEOUT: Duration = Duration::from_millis(2_000);

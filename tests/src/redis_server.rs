@@ -1,7 +1,7 @@
 //! A real `redis-server` on a free port with its own data folder. It is stopped by its process id.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use redis::{Cmd, Connection, FromRedisValue, Value};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::listening_port::{free_port, listens};
 use crate::polling::until_blocking;
 use crate::wall_clock;
 
@@ -293,12 +294,6 @@ pub fn native_program(name: &str) -> String {
     program.to_str().expect("a path of characters").to_owned()
 }
 
-/// Returns a port on which no process listens at the moment.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("its own address").port()
-}
-
 fn spawn(program: &str, port: u16, folder: &TempDir, arguments: &[String]) -> Option<Child> {
     let mut command = Command::new(program);
     wall_clock::set(folder.path(), &mut command);
@@ -311,8 +306,9 @@ fn spawn(program: &str, port: u16, folder: &TempDir, arguments: &[String]) -> Op
         .spawn()
         .expect("redis-server is missing; install it with: apt-get install redis-server");
     let has_ended = |child: &mut Child| child.try_wait().expect("its own child").is_some();
-    until_blocking(Duration::from_secs(10), || answers(port) || has_ended(&mut child));
-    if !has_ended(&mut child) && answers(port) {
+    let is_up = |child: &Child| listens(child.id(), port) && answers(port);
+    until_blocking(Duration::from_secs(10), || is_up(&child) || has_ended(&mut child));
+    if is_up(&child) {
         return Some(child);
     }
     let _ = child.kill();

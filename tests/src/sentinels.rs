@@ -14,9 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::faulty_tcp_proxy::INNER;
+use crate::listening_port::free_port;
 use crate::polling::{until, until_blocking};
 use crate::redis_cluster::{Node, among_others};
-use crate::redis_server::{free_port, program};
+use crate::redis_server::program;
 
 /// Name of the master in Sentinel.
 pub const NAME: &str = "shop";

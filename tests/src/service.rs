@@ -10,9 +10,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::listening_port::free_port;
 use crate::peer::resident;
 use crate::polling::until_blocking;
-use crate::redis_server::free_port;
 
 /// Variables that cargo sets for tests of this package. With them, crates whose build depends on such variables would be rebuilt,
 /// with all their dependents, each time a build alternates between here and elsewhere.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::listening_port::{free_port, listens};
 use crate::polling::until_blocking;
-use crate::redis_server::{free_port, program};
+use crate::redis_server::program;
 
 /// A running server.
 pub struct TlsRedis {
@@ -25,8 +26,7 @@ impl TlsRedis {
             let port = free_port();
             let mut child = spawn(port, &authority, arguments);
             let has_ended = |child: &mut Child| child.try_wait().expect("its own child").is_some();
-            let connects = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-            until_blocking(Duration::from_secs(10), || connects() || has_ended(&mut child));
+            until_blocking(Duration::from_secs(10), || listens(child.id(), port) || has_ended(&mut child));
             if !has_ended(&mut child) {
                 return Self { child, port, authority };
             }

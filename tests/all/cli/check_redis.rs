@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use onceward_tests::command_output::{parsed, said};
 use onceward_tests::faulty_tcp_proxy::{Delay, Proxy};
+use onceward_tests::listening_port::free_port;
 use onceward_tests::polling::{until, until_blocking};
 use onceward_tests::redis_cluster::RedisCluster;
-use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::redis_server::RedisServer;
 use onceward_tests::sentinels::Sentinels;
 use onceward_tests::service::{OncewardServer, command, run};
 use serde_json::Value;

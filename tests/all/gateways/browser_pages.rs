@@ -4,8 +4,9 @@
 use onceward_api::{Code, IssuedToken, header};
 use onceward_tests::client::{Answer, http, send};
 use onceward_tests::gateway::{Gateway, GatewayKind, KEY};
+use onceward_tests::listening_port::free_port;
 use onceward_tests::raw_http;
-use onceward_tests::redis_server::free_port;
+
 use onceward_tests::service::OncewardServer;
 use reqwest::{Method, RequestBuilder};
 

@@ -7,8 +7,9 @@ use onceward_tests::client::{Answer, http, send};
 use onceward_tests::faulty_http_proxy::{HttpFault, RecordedRequest, first, smooth};
 use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
 use onceward_tests::gateway::{Gateway, GatewayKind, KEY};
+use onceward_tests::listening_port::free_port;
 use onceward_tests::polling::until;
-use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::STATUS;
 use reqwest::Method;
 

@@ -7,8 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use onceward_tests::client::{http, send, token};
+use onceward_tests::listening_port::free_port;
 use onceward_tests::polling::until_blocking;
-use onceward_tests::redis_server::free_port;
+
 use onceward_tests::service;
 use tempfile::TempDir;
 

@@ -11,11 +11,12 @@ use onceward::{Binding, Guard, Intent, Key, KeyRules, Kind, Policy, Subject, Tic
 use onceward_tests::client::{ask_token, http, send};
 use onceward_tests::faulty_tcp_proxy::Proxy;
 use onceward_tests::ledger::Ledger;
+use onceward_tests::listening_port::free_port;
 use onceward_tests::peer::Peer;
 use onceward_tests::policy_walkthrough::every_policy;
 use onceward_tests::polling::until;
 use onceward_tests::redis_cluster::RedisCluster;
-use onceward_tests::redis_server::{Monitor, RedisServer, free_port};
+use onceward_tests::redis_server::{Monitor, RedisServer};
 use onceward_tests::service::{OncewardServer, run};
 use onceward_tests::shop::Shop;
 use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present, redeem, times};

@@ -13,8 +13,9 @@ use onceward::{
 };
 use onceward_api::Code;
 use onceward_tests::faulty_tcp_proxy::{Proxy, TcpFault};
+use onceward_tests::listening_port::free_port;
 use onceward_tests::polling::until;
-use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::redis_server::RedisServer;
 use onceward_tests::verdict_tally::{Presentation, Tally, TokenOutcome, present, redeem, times};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -7,7 +7,8 @@ use onceward::store::laws::Laws;
 use onceward::store::{Memory, Redis, Room, Store as _, StoreError};
 use onceward::{Binding, Guard, Intent, Kind, ManualClock, Policy, RecordState, Subject, Ticket, Verdict};
 use onceward_tests::client::{order, send, submit, token};
-use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::listening_port::free_port;
+use onceward_tests::redis_server::RedisServer;
 use onceward_tests::shop::{STATUS, Shop};
 
 const MINUTE: Duration = Duration::from_secs(60);

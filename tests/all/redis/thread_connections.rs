@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(20);
 /// Store timeout; the thread is blocked for longer.
 const TIMEOUT: Duration = Duration::from_millis(100);
 

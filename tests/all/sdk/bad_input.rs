@@ -6,7 +6,8 @@ use onceward::store::Memory;
 use onceward::testing;
 use onceward_client::{Client, Code, Error, OnUnknown, RetryLimits};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first};
-use onceward_tests::redis_server::free_port;
+use onceward_tests::listening_port::free_port;
+
 use onceward_tests::sdk_client::{builder, client};
 use onceward_tests::shop::{ORDER, Shop};
 

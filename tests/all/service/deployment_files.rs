@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use onceward_server::config::setting::names;
 use onceward_tests::client::{http, send};
-use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::listening_port::free_port;
+use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{ServiceProcess, command};
 use serde_yaml_ng::Value;
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use onceward_api::IssuedToken;
 use onceward_tests::client::{ask_token, http, send};
+use onceward_tests::listening_port::free_port;
 use onceward_tests::polling::until_blocking;
-use onceward_tests::redis_server::{RedisServer, free_port};
+use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::{OncewardServer, command, run};
 use tempfile::NamedTempFile;
 use tokio::time::Instant;

@@ -6,8 +6,9 @@ use onceward::store::Sql;
 use onceward_tests::client::{Answer, token};
 use onceward_tests::command_output::{parsed, said};
 use onceward_tests::database::TestDatabase;
+use onceward_tests::listening_port::free_port;
 use onceward_tests::postgres::{PASSWORD, PostgresServer};
-use onceward_tests::redis_server::free_port;
+
 use onceward_tests::service::{OncewardServer, command, run};
 use onceward_tests::service_calls::post;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{GatewayKind, KEY, deployed};
-use crate::redis_server::free_port;
+use crate::listening_port::free_port;
 
 /// The values that replace the placeholders of a recipe.
 pub(super) struct Launch<'a> {

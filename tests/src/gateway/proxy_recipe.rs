@@ -6,7 +6,8 @@ use std::process::Command;
 
 use super::launch::{filled, installed, nginx};
 use super::{Gateway, GatewayKind, deployed};
-use crate::redis_server::free_port;
+use crate::listening_port::free_port;
+
 use crate::tls_redis::Authority;
 
 impl GatewayKind {
