@@ -78,7 +78,7 @@ impl Content<'_> {
     pub fn fingerprint(&self, fields: &Fields) -> Fingerprint {
         let media_type = self.content_type.and_then(|text| HeaderValue::parse(text.as_bytes()));
         let mut to = self.write_head(media_type.as_ref());
-        if self.write_fields(media_type.as_ref(), fields, &mut to).is_none() {
+        if fields.is_raw || self.write_fields(media_type.as_ref(), fields, &mut to).is_none() {
             to.tag(Tag::Raw);
             to.bytes(self.body);
         }

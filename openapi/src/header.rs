@@ -27,6 +27,8 @@ pub const RUN_ID: &str = "onceward-run-id";
 pub const PROBLEM: &str = "onceward-problem";
 /// Response: the problem as an HTML page, on one line of ASCII, if the client prefers HTML.
 pub const PAGE: &str = "onceward-page";
+/// Response: the next step after a rejection: `same`, `new_token` or `no`, as the member `retry` of a problem.
+pub const RETRY: &str = "onceward-retry";
 /// Response: whole seconds to wait before the next attempt.
 pub const RETRY_AFTER: &str = "retry-after";
 /// Response: the rest of a client's quota.
@@ -37,7 +39,7 @@ pub const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
 pub const REQUEST_ID: &str = "x-request-id";
 
 /// Headers that an application's CORS layer must expose, so that scripts can read every response.
-pub const EXPOSED: [&str; 4] = [NEXT_TOKEN, IDEMPOTENT_REPLAYED, OUTCOME, RETRY_AFTER];
+pub const EXPOSED: [&str; 5] = [NEXT_TOKEN, IDEMPOTENT_REPLAYED, OUTCOME, RETRY, RETRY_AFTER];
 
 /// Headers that an application's CORS layer must allow, so that scripts can send them.
 pub const ALLOWED: [&str; 3] = [TOKEN, IDEMPOTENCY_KEY, LOOK];

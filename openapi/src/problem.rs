@@ -54,6 +54,22 @@ pub enum Retry {
     No,
 }
 
+impl Retry {
+    /// Returns the name on the wire, in the member `retry` of a problem and in the header `Onceward-Retry`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::NewToken => "new_token",
+            Self::No => "no",
+        }
+    }
+
+    /// Parses the name. Returns `None` for a value of a later version of the contract.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Same, Self::NewToken, Self::No].into_iter().find(|retry| retry.as_str() == text)
+    }
+}
+
 /// The entry of one code.
 struct Line {
     name: &'static str,
@@ -432,6 +448,15 @@ mod tests {
         for code in Code::ALL {
             assert_eq!(to_value(code).unwrap(), json!(code.as_str()));
         }
+    }
+
+    #[test]
+    fn next_steps_are_spelled_alike_in_body_and_header() {
+        for retry in [Retry::Same, Retry::NewToken, Retry::No] {
+            assert_eq!(to_value(retry).unwrap(), json!(retry.as_str()));
+            assert_eq!(Retry::parse(retry.as_str()), Some(retry));
+        }
+        assert_eq!(Retry::parse("Same"), None);
     }
 
     #[test]

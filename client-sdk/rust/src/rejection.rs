@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward_api::{Outcome, Problem, header};
+use onceward_api::{Outcome, Problem, Retry, header};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use reqwest::{Response, StatusCode};
 
@@ -23,6 +23,11 @@ pub(crate) struct Rejection {
 /// The outcome in the headers of a response.
 pub(crate) fn outcome(headers: &HeaderMap) -> Option<Outcome> {
     Outcome::parse(headers.get(&OUTCOME)?.to_str().ok()?)
+}
+
+/// The next step in the headers of a rejection.
+fn next_step(headers: &HeaderMap) -> Option<Retry> {
+    Retry::parse(headers.get(header::RETRY)?.to_str().ok()?)
 }
 
 /// The `Retry-After` of a response, in seconds. A date is ignored: clocks may differ.
@@ -48,7 +53,7 @@ pub(crate) fn may_be_rejection(outcome: Option<Outcome>, response: &Response) ->
 
 /// Distinguishes a rejection from a response of the application, whose body stays complete.
 ///
-/// The headers take precedence over the body. A response that the guard marks as the handler's is the application's, even if the handler
+/// The headers take precedence over the body, which may have any shape, and over the status, which may be 200. A response that the guard marks as the handler's is the application's, even if the handler
 /// forwards the problem of another service. A response marked as a rejection is one, even if its body is a page or endless.
 ///
 /// # Errors
@@ -58,14 +63,16 @@ pub(crate) async fn classify(mut response: Response) -> reqwest::Result<Response
     if !may_be_rejection(outcome, &response) {
         return Ok(ResponseClass::Application(response));
     }
-    let retry_after = retry_after(response.headers());
+    let (retry, retry_after) = (next_step(response.headers()), retry_after(response.headers()));
     let rejected = |problem| Ok(ResponseClass::Rejected(Rejection { problem, retry_after }));
     match outcome {
         Some(Outcome::Rejected(code)) => {
             // The body may be missing or unreadable: the headers suffice.
             let body = BufferedBody::read(&mut response, LIMIT).await.map(BufferedBody::into_bytes).unwrap_or_default();
             let problem = serde_json::from_slice(&body).ok().filter(|problem: &Problem| problem.code == code);
-            rejected(problem.unwrap_or_else(|| Problem::new(code)))
+            let mut problem = problem.unwrap_or_else(|| Problem::new(code));
+            problem.retry = retry.unwrap_or(problem.retry);
+            rejected(problem)
         }
         _ => {
             let status = response.status().as_u16();
@@ -122,6 +129,17 @@ mod tests {
         assert_eq!(rejection(page).await, Some(Problem::new(Code::InProgress)));
         let stripped = response(410, &[PROBLEM], problem(Code::TokenExpired));
         assert_eq!(rejection(stripped).await.unwrap().code, Code::TokenExpired);
+    }
+
+    #[tokio::test]
+    async fn rejection_of_any_status_and_shape_is_recognized_by_its_headers() {
+        let headers =
+            [("onceward-outcome", "redeem_unknown"), ("onceward-retry", "no"), ("content-type", "application/json")];
+        let wrapped = response(200, &headers, r#"{"code":20001,"message":"later","data":null}"#);
+        assert_eq!(rejection(wrapped).await, Some(Problem { retry: Retry::No, ..Problem::new(Code::RedeemUnknown) }));
+        let later = [("onceward-outcome", "token_used"), ("onceward-retry", "of a later version"), PROBLEM];
+        let said = rejection(response(409, &later, problem(Code::TokenUsed))).await.unwrap();
+        assert_eq!((said.retry, &*said.detail), (Retry::No, "this time"));
     }
 
     #[tokio::test]

@@ -67,7 +67,7 @@ where
             let call = async move { Ok(service.call(request).await?.map_into_left_body()) };
             return ProtectedCall::untouched(Box::pin(call));
         }
-        let (audience, idle) = (Audience::of(request.request()), Idle::new(rules.route.waits()));
+        let (audience, idle) = (Audience::of_route(request.request(), rules), Idle::new(rules.route.waits()));
         let run: LocalBoxFuture<'static, _> =
             Box::pin(run(Arc::clone(rules), ActixExchange { service, request }, idle.clone()));
         let run = RunToCompletion::new(run, idle, Arc::clone(rules), |rest| drop(rt::spawn(rest)));

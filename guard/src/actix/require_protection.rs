@@ -11,7 +11,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::Actix;
 use super::response::reject;
-use crate::http::{Audience, Exempt, Reached, RequireProtection, SeenMark, drain};
+use crate::http::{Audience, Exempt, Reached, RejectionFormat, RequireProtection, SeenMark, drain};
 
 /// Records that a guard has seen the request.
 pub(super) fn mark_seen(request: &HttpRequest) {
@@ -99,7 +99,8 @@ where
             match require.note(&submission, &reached(pattern.as_deref(), is_there), status) {
                 None => Ok(answer.map_into_left_body()),
                 Some(rejection) => {
-                    let refused = HttpResponse::from(audience.reject(require.guard(), &rejection));
+                    let refused =
+                        HttpResponse::from(audience.reject(&RejectionFormat::problem(), require.guard(), &rejection));
                     Ok(answer.into_response(refused).map_into_right_body())
                 }
             }

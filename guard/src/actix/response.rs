@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
 use onceward_api::header;
 
 use crate::effect::Effect;
@@ -86,6 +87,12 @@ impl SignedHeaders for HeaderMap {
     fn set_next_token(&mut self, token: &str) {
         if let Ok(value) = HeaderValue::from_str(token) {
             self.insert(NEXT_TOKEN.clone(), value);
+        }
+    }
+
+    fn set_key(&mut self, key: &Bytes) {
+        if let Ok(value) = HeaderValue::from_maybe_shared(key.clone()) {
+            self.insert(HeaderName::from_static(header::IDEMPOTENCY_KEY), value);
         }
     }
 }

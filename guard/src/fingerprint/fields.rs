@@ -12,6 +12,8 @@ use super::content_digest::ContentDigest;
 pub struct Fields {
     pub(super) chosen: Chosen,
     pub(super) without_files: bool,
+    /// True if the bytes of the body are compared, whatever its content type.
+    pub(super) is_raw: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,12 +30,17 @@ impl Fields {
         Self::default()
     }
 
+    /// Includes the body byte by byte: a different order of members, or another spelling of a number, is different content.
+    pub fn raw() -> Self {
+        Self { is_raw: true, ..Self::default() }
+    }
+
     /// Includes only these fields. A missing field differs from one that is null or empty.
     ///
     /// # Errors
     /// If one of them is not a JSON pointer.
     pub fn only(pointers: impl IntoIterator<Item: AsRef<str>>) -> Result<Self, BadPointer> {
-        Ok(Self { chosen: Chosen::Only(parse(pointers)?), without_files: false })
+        Ok(Self { chosen: Chosen::Only(parse(pointers)?), ..Self::default() })
     }
 
     /// Includes every field except these, such as the time at which a request was sent. Whether they are present does not matter; an
@@ -42,7 +49,7 @@ impl Fields {
     /// # Errors
     /// If one of them is not a JSON pointer.
     pub fn all_but(pointers: impl IntoIterator<Item: AsRef<str>>) -> Result<Self, BadPointer> {
-        Ok(Self { chosen: Chosen::AllBut(parse(pointers)?), without_files: false })
+        Ok(Self { chosen: Chosen::AllBut(parse(pointers)?), ..Self::default() })
     }
 
     /// Excludes the files of a multipart form: the parts that have a filename.

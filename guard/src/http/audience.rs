@@ -1,9 +1,12 @@
 //! The parts of a request that a later rejection needs.
 
+use bytes::Bytes;
 use onceward_api::header;
 
 use super::framework::Framework;
+use super::rejection_format::RejectionFormat;
 use super::response::GuardResponse;
+use super::route_rules::RouteRules;
 use crate::guard::Guard;
 use crate::rejection::Rejection;
 
@@ -13,21 +16,29 @@ pub(crate) struct Audience<F: Framework> {
     accept: Option<F::HeaderValue>,
     request_id: Option<F::HeaderValue>,
     uri: F::Uri,
+    /// The client's key, if the route sends it back.
+    key: Option<Bytes>,
 }
 
 impl<F: Framework> Audience<F> {
     pub(crate) fn of(request: &F::Request) -> Self {
         let copy = |name| F::header_value(request, name);
-        Self { accept: copy("accept"), request_id: copy(header::REQUEST_ID), uri: F::uri(request) }
+        Self { accept: copy("accept"), request_id: copy(header::REQUEST_ID), uri: F::uri(request), key: None }
+    }
+
+    /// Like [`of`](Self::of), for a route that may send the key back.
+    pub(crate) fn of_route(request: &F::Request, rules: &RouteRules<F>) -> Self {
+        Self { key: rules.echoed_key(request), ..Self::of(request) }
     }
 
     pub(crate) fn path(&self) -> &str {
         F::path(&self.uri)
     }
 
-    pub(crate) fn reject(&self, guard: &Guard, rejection: &Rejection) -> GuardResponse {
+    pub(crate) fn reject(&self, format: &RejectionFormat, guard: &Guard, rejection: &Rejection) -> GuardResponse {
         let accept = self.accept.as_ref().map(AsRef::as_ref);
         let request_id = self.request_id.as_ref().map(AsRef::as_ref);
-        GuardResponse::rejection(guard, rejection, self.path(), accept).with_request_id(request_id)
+        let response = GuardResponse::formatted(format, guard, rejection, self.path(), accept);
+        response.with_request_id(request_id).with_key(self.key.clone())
     }
 }

@@ -32,6 +32,7 @@ use crate::run_id::RunId;
 /// kilobyte, and every request pays for the size of this future.
 pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut exchange: E, idle: Idle) -> E::Sent {
     let guard = &rules.route.guard;
+    let key = rules.echoed_key(exchange.head());
     if rules.route.mode() == Mode::Observe {
         exchange.attach(UncheckedRoute::new(&rules));
         return Box::pin(observe(&rules, exchange, &idle)).await;
@@ -45,7 +46,7 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
             // No reference to the response is held while its run is settled: a body need not be `Sync`.
             let reply = (!admitted.pass.try_end_unwritten(judgement.effect)).then(|| rules.reply(&captured));
             let (outcome, next) = rules.route.settle(&mut admitted, judgement, reply, captured.outcome()).await;
-            return captured.send(Signature { outcome: Some(outcome), next, is_last: guard.is_draining() });
+            return captured.send(Signature { outcome: Some(outcome), next, is_last: guard.is_draining(), key });
         }
         Ok(Decision::Unprotected) => {
             exchange.attach(UncheckedRoute::new(&rules));
@@ -53,11 +54,11 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
             let captured = exchange.call(rules.unprotected_read_limit()).await;
             drop(running);
             let outcome = rules.judge(&captured, None).outcome_unprotected(captured.outcome());
-            return captured.send(Signature { outcome: Some(outcome), next: None, is_last: guard.is_draining() });
+            return captured.send(Signature { outcome: Some(outcome), next: None, is_last: guard.is_draining(), key });
         }
-        Ok(Decision::Replay(reply)) => GuardResponse::replay(&reply),
+        Ok(Decision::Replay(reply)) => GuardResponse::replay(&reply).with_key(key),
         Err(rejection) => {
-            let response = GuardResponse::rejection_to(exchange.head(), guard, &rejection);
+            let response = rules.reject(exchange.head(), &rejection);
             match rejection.code() {
                 // An error of the guard itself, before the handler ran.
                 Code::Internal => response.with_effect(Effect::NotApplied, Code::Internal),
@@ -140,6 +141,6 @@ pub(super) fn after_panic<F: Framework>(
         path = audience.path(),
         "a handler panicked or was aborted; its outcome is unknown, so its token or key is not released"
     );
-    let response = audience.reject(&rules.route.guard, &Rejection::new(Code::Internal));
+    let response = audience.reject(&rules.format, &rules.route.guard, &Rejection::new(Code::Internal));
     response.with_effect(Effect::Unknown, Code::Internal)
 }

@@ -13,6 +13,8 @@ pub use self::policy::{
 use self::policy::{ComparesContent, ReadsId, RequiresToken, StoresResponses, TakesKey};
 use super::framework::Framework;
 use super::key_source::KeySource;
+use super::profile::Profile;
+use super::rejection_format::RejectionFormat;
 use super::route_rules::RouteRules;
 use super::subject_source::SubjectSource;
 use crate::effect::Effect;
@@ -207,6 +209,19 @@ impl<F: Framework> Protect<F, KeyPolicy> {
     pub fn key(guard: &Guard, subject: SubjectSource<F::Request>, rules: KeyRules) -> Self {
         let answer_limit = rules.reply_limit;
         Self::new(guard, subject, Policy::key(rules), answer_limit)
+    }
+
+    /// Answers by a published contract; see the table of [`Profile`].
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        if let Policy::Key(rules) = &mut self.rules.route.policy {
+            *rules = profile.rules(rules.clone());
+        }
+        if let Some(fields) = profile.fields() {
+            self.rules.reader.fields = fields;
+        }
+        self.rules.echoes_key = profile.echoes_key();
+        self.rejections(profile)
     }
 }
 
@@ -486,6 +501,24 @@ impl<F: Framework, P> Protect<F, P> {
     ) -> Self {
         self.rules.answer_limit = self.rules.answer_limit.max(JUDGED);
         self.rules.judge = Some(Arc::new(move |head, body| judge(head, body?)));
+        self
+    }
+
+    /// Sets the format of this route's rejections: an [`Envelope`](super::Envelope), a [`Profile`], or a function of the application
+    /// ([`RejectionFormat::new`]). Default: a problem of RFC 9457, or a page for a browser that navigates.
+    ///
+    /// ```
+    /// use onceward::Code;
+    /// use onceward::actix::{Protect, SubjectFrom};
+    /// use onceward::http::Envelope;
+    /// # let (guard, _clock) = onceward::testing::guard();
+    ///
+    /// let envelope = Envelope::new().code(Code::TokenUsed, 20001).default_code(20000);
+    /// Protect::token(&guard, SubjectFrom::anonymous()).rejections(envelope);
+    /// ```
+    #[must_use]
+    pub fn rejections(mut self, format: impl Into<RejectionFormat>) -> Self {
+        self.rules.format = format.into();
         self
     }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use onceward_api::{Code, IssuedToken, Outcome, Problem, header};
 
+use super::rejection_format::{RejectedRequest, RejectionFormat, RejectionResponse};
 use super::rejection_page;
 use super::request::RequestHead;
 use crate::effect::Effect;
@@ -21,6 +22,8 @@ pub struct GuardResponse {
     status: StatusCode,
     headers: Headers,
     body: Bytes,
+    /// True for the default page of a rejection.
+    is_page: bool,
     effect: Option<Effect>,
     outcome: Option<Outcome>,
 }
@@ -34,47 +37,63 @@ impl GuardResponse {
     /// Creates the rejection of a request for `path`: problem JSON, or a short page if `accept`, the value of the `Accept` header,
     /// prefers HTML.
     pub fn rejection(guard: &Guard, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
-        Self::problem(rejection.problem().base(guard.problem_base()), rejection, path, accept)
+        Self::formatted(&RejectionFormat::problem(), guard, rejection, path, accept)
+    }
+
+    /// Like [`rejection`](Self::rejection), in the format of a route.
+    pub fn formatted(
+        format: &RejectionFormat,
+        guard: &Guard,
+        rejection: &Rejection,
+        path: &str,
+        accept: Option<&[u8]>,
+    ) -> Self {
+        Self::response(&rejection.problem().base(guard.problem_base()).instance(path), rejection, accept, format)
     }
 
     /// Like [`rejection`](Self::rejection), if no guard is available.
     pub(crate) fn without_guard(rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
-        Self::problem(rejection.problem(), rejection, path, accept)
+        Self::response(&rejection.problem().instance(path), rejection, accept, &RejectionFormat::problem())
     }
 
     /// Like [`rejection`](Self::rejection), as a response to this request.
     pub(crate) fn rejection_to(request: &impl RequestHead, guard: &Guard, rejection: &Rejection) -> Self {
+        Self::formatted_to(request, &RejectionFormat::problem(), guard, rejection)
+    }
+
+    /// Like [`formatted`](Self::formatted), as a response to this request.
+    pub(crate) fn formatted_to(
+        request: &impl RequestHead,
+        format: &RejectionFormat,
+        guard: &Guard,
+        rejection: &Rejection,
+    ) -> Self {
         let value = |name| request.header(name).next();
-        let response = Self::rejection(guard, rejection, request.path(), value("accept"));
+        let response = Self::formatted(format, guard, rejection, request.path(), value("accept"));
         response.with_request_id(value(header::REQUEST_ID))
     }
 
     /// Like [`rejection`](Self::rejection), without a guard and a request: problem JSON without the path.
     pub(crate) fn without_request(rejection: &Rejection) -> Self {
-        Self::response(&rejection.problem(), rejection, None)
+        Self::response(&rejection.problem(), rejection, None, &RejectionFormat::problem())
     }
 
-    fn problem(problem: Problem, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
-        Self::response(&problem.instance(path), rejection, accept)
-    }
-
-    fn response(problem: &Problem, rejection: &Rejection, accept: Option<&[u8]>) -> Self {
-        let mut headers: Headers = Vec::with_capacity(6);
+    /// The format only changes how the rejection is said: the headers that SDKs and gateways use are the same in every format.
+    fn response(problem: &Problem, rejection: &Rejection, accept: Option<&[u8]>, format: &RejectionFormat) -> Self {
+        let prefers_html = accept.is_some_and(prefers_html);
+        let written = format.write(&RejectedRequest::new(problem, rejection, prefers_html));
+        let is_page = prefers_html && written.is_none();
+        let said = written.unwrap_or_else(|| if is_page { page(problem, rejection) } else { plain(problem) });
+        let RejectionResponse { status, mut headers, body } = said;
+        headers.retain(|(name, _)| !is_reserved(name));
         add(&mut headers, "cache-control", "no-store");
         if let Some(wait) = rejection.retry_after() {
             add(&mut headers, header::RETRY_AFTER, whole_seconds(wait).to_string());
         }
-        let body: Bytes = if accept.is_some_and(prefers_html) {
-            add(&mut headers, "content-security-policy", rejection_page::policy());
-            add(&mut headers, "content-type", HTML);
-            rejection_page::render(problem, rejection.message_for_people()).into()
-        } else {
-            add(&mut headers, "content-type", Problem::CONTENT_TYPE);
-            json(problem)
-        };
         let code = rejection.code();
+        add(&mut headers, header::RETRY, code.retry().as_str());
         add_outcome(&mut headers, Outcome::Rejected(code));
-        let response = Self { status: status(problem.status), headers, body, effect: None, outcome: None };
+        let response = Self { status, headers, body, is_page, effect: None, outcome: None };
         match code {
             Code::Internal => response,
             Code::OutcomeUnknown | Code::UpstreamTimeout | Code::UpstreamFailed => {
@@ -94,7 +113,7 @@ impl GuardResponse {
         add(&mut headers, header::IDEMPOTENT_REPLAYED, "true");
         add_outcome(&mut headers, Outcome::Replayed);
         let (status, body) = (status(reply.status()), reply.body().clone());
-        Self { status, headers, body, effect: None, outcome: Some(Outcome::Replayed) }
+        Self { status, headers, body, is_page: false, effect: None, outcome: Some(Outcome::Replayed) }
     }
 
     /// Creates the response to a token request.
@@ -103,7 +122,7 @@ impl GuardResponse {
         add(&mut headers, "cache-control", "no-store");
         add(&mut headers, "content-type", "application/json");
         let body = serde_json::to_vec(&issued(token, ttl)).unwrap_or_default().into();
-        Self { status: StatusCode::CREATED, headers, body, effect: None, outcome: None }
+        Self { status: StatusCode::CREATED, headers, body, is_page: false, effect: None, outcome: None }
     }
 
     /// Creates the response to a method that a route does not have.
@@ -113,16 +132,24 @@ impl GuardResponse {
         response
     }
 
-    /// Adds the id of the request, the value of `X-Request-Id`, to the page of a rejection, for support. Has no effect on a response that
-    /// is not such a page, or if the id is not plain text.
+    /// Adds the id of the request, the value of `X-Request-Id`, to the default page of a rejection, for support. Has no effect on a
+    /// response that is not such a page, or if the id is not plain text.
     #[must_use]
     pub fn with_request_id(mut self, id: Option<&[u8]>) -> Self {
-        let is_page = self.headers.iter().any(|(name, value)| name == "content-type" && value == HTML);
-        let id = id.filter(|_| is_page && self.outcome != Some(Outcome::Replayed)).map(std::str::from_utf8);
+        let id = id.filter(|_| self.is_page).map(std::str::from_utf8);
         if let (Some(Ok(id)), Ok(page)) = (id, std::str::from_utf8(&self.body))
             && let Some(page) = rejection_page::with_request_id(page, id)
         {
             self.body = page.into();
+        }
+        self
+    }
+
+    /// Sends the client's key back.
+    #[must_use]
+    pub(super) fn with_key(mut self, key: Option<Bytes>) -> Self {
+        if let Some(key) = key {
+            add(&mut self.headers, header::IDEMPOTENCY_KEY, key);
         }
         self
     }
@@ -159,6 +186,24 @@ impl GuardResponse {
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
+}
+
+/// Creates the page for a browser that navigates.
+fn page(problem: &Problem, rejection: &Rejection) -> RejectionResponse {
+    let page = rejection_page::render(problem, rejection.message_for_people());
+    let response = RejectionResponse::new(status(problem.status)).body(HTML, page);
+    response.header("content-security-policy", rejection_page::policy())
+}
+
+/// Creates the problem for a program.
+fn plain(problem: &Problem) -> RejectionResponse {
+    RejectionResponse::new(status(problem.status)).body(Problem::CONTENT_TYPE, json(problem))
+}
+
+/// Returns whether only the guard sets this header of a rejection.
+fn is_reserved(name: &str) -> bool {
+    matches!(name, "cache-control" | "content-length" | "transfer-encoding" | header::RETRY_AFTER)
+        || name.starts_with("onceward-")
 }
 
 /// Serializes a problem, most of which fit into this buffer.
@@ -217,6 +262,8 @@ pub(crate) struct Signature {
     pub(crate) next: Option<Token>,
     /// True if the connection is closed after the response.
     pub(crate) is_last: bool,
+    /// The client's key, if the route sends it back.
+    pub(crate) key: Option<Bytes>,
 }
 
 impl Signature {
@@ -230,6 +277,9 @@ impl Signature {
         }
         if let Some(next) = &self.next {
             headers.set_next_token(next.as_str());
+        }
+        if let Some(key) = &self.key {
+            headers.set_key(key);
         }
     }
 }
@@ -247,6 +297,9 @@ pub(crate) trait SignedHeaders {
 
     /// Sets `Onceward-Next-Token`.
     fn set_next_token(&mut self, token: &str);
+
+    /// Sets `Idempotency-Key`.
+    fn set_key(&mut self, key: &Bytes);
 }
 
 /// Creates the body of the response to a token request.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
+use onceward_api::header;
 use onceward_api::path::canonical;
 
 use super::decide::Route;
@@ -10,13 +12,16 @@ use super::effect::{Entry, Judgement, ResponseFacts, judge};
 use super::exchange::HandlerResponse;
 use super::framework::Framework;
 use super::guarded_request::GuardedRequest;
-use super::request::{ParsedRequest, RequestReader};
+use super::rejection_format::RejectionFormat;
+use super::request::{ParsedRequest, RequestHead as _, RequestReader};
+use super::response::GuardResponse;
 use super::stored_response::{capture, read_limit};
 use super::subject_source::SubjectSource;
 use crate::effect::Effect;
 use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::policy::{Policy, TokenRules};
+use crate::rejection::Rejection;
 use crate::reply::{NoReply, Reply};
 
 /// A function of the application that decides the effect of a response.
@@ -42,6 +47,9 @@ pub(crate) struct RouteRules<F: Framework> {
     /// Maximum number of bytes that are read of a response's body.
     pub(super) answer_limit: usize,
     pub(super) kept_headers: Vec<F::HeaderName>,
+    pub(super) format: RejectionFormat,
+    /// True if every response sends the key back.
+    pub(super) echoes_key: bool,
     /// True once the rewriting of the path inside of the guard has been logged.
     is_rewriting_logged: Arc<AtomicBool>,
 }
@@ -55,6 +63,8 @@ impl<F: Framework> RouteRules<F> {
             judge: None,
             answer_limit,
             kept_headers: Vec::new(),
+            format: RejectionFormat::problem(),
+            echoes_key: false,
             is_rewriting_logged: Arc::default(),
         }
     }
@@ -113,6 +123,18 @@ impl<F: Framework> RouteRules<F> {
         judge(&self.route.policy, facts, || self.judge.as_ref()?(answer.head()?, body))
     }
 
+    /// Returns the key to send back with every response.
+    pub(super) fn echoed_key(&self, request: &F::Request) -> Option<Bytes> {
+        let key = self.echoes_key.then(|| request.header(header::IDEMPOTENCY_KEY).next())??;
+        Some(Bytes::copy_from_slice(key))
+    }
+
+    /// Rejects the request, in the format of this route.
+    pub(super) fn reject(&self, request: &F::Request, rejection: &Rejection) -> GuardResponse {
+        let response = GuardResponse::formatted_to(request, &self.format, &self.route.guard, rejection);
+        response.with_key(self.echoed_key(request))
+    }
+
     /// Returns the response to store, or the reason why its body was not read.
     pub(super) fn reply(&self, answer: &impl HandlerResponse<F>) -> Result<Reply, NoReply> {
         let body = answer.body()?.clone();
@@ -130,6 +152,8 @@ impl<F: Framework> Clone for RouteRules<F> {
             judge: self.judge.clone(),
             answer_limit: self.answer_limit,
             kept_headers: self.kept_headers.clone(),
+            format: self.format.clone(),
+            echoes_key: self.echoes_key,
             is_rewriting_logged: Arc::clone(&self.is_rewriting_logged),
         }
     }

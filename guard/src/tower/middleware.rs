@@ -69,7 +69,7 @@ where
             }
             return ProtectedCall::untouched(Box::pin(exchange.pass_on()));
         }
-        let (audience, idle) = (Audience::of(exchange.head()), Idle::new(rules.route.waits()));
+        let (audience, idle) = (Audience::of_route(exchange.head(), rules), Idle::new(rules.route.waits()));
         let run: BoxFuture<'static, _> = Box::pin(run(Arc::clone(rules), exchange, idle.clone()));
         let run = RunToCompletion::new(run, idle, Arc::clone(rules), |rest| match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(rest)),

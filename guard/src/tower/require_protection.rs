@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::request::{mark_seen, matched_route};
 use super::{BoxError, GuardedBody, ProtectedBody, Tower};
-use crate::http::{Audience, Exempt, GuardResponse, Reached, RequireProtection, drain};
+use crate::http::{Audience, Exempt, GuardResponse, Reached, RejectionFormat, RequireProtection, drain};
 
 impl<S> Layer<S> for RequireProtection {
     type Service = Required<S>;
@@ -74,7 +74,8 @@ where
         Box::pin(async move {
             let response = call.await?;
             let noted = require.note(&submission, &reached(route.as_deref()), response.status().as_u16());
-            let rejection = noted.map(|rejection| audience.reject(require.guard(), &rejection));
+            let rejection =
+                noted.map(|rejection| audience.reject(&RejectionFormat::problem(), require.guard(), &rejection));
             Ok(match rejection {
                 None => response.map(ProtectedBody::handler),
                 Some(rejection) => ProtectedBody::response(rejection),

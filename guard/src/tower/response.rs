@@ -80,4 +80,10 @@ impl SignedHeaders for HeaderMap {
             self.insert(HeaderName::from_static(header::NEXT_TOKEN), value);
         }
     }
+
+    fn set_key(&mut self, key: &Bytes) {
+        if let Ok(value) = HeaderValue::from_maybe_shared(key.clone()) {
+            self.insert(HeaderName::from_static(header::IDEMPOTENCY_KEY), value);
+        }
+    }
 }

@@ -1,0 +1,167 @@
+//! The format of rejections: status, headers and body.
+
+pub(super) mod envelope;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use onceward_api::{Code, Problem, Retry};
+use serde::Serialize;
+
+use crate::rejection::Rejection;
+
+type Write = Arc<dyn Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Send + Sync>;
+
+/// The format of a route's rejections: how a rejection is said, never what was decided.
+///
+/// The default is a problem of RFC 9457, or a short page for a browser that navigates. [`Envelope`](super::Envelope) and
+/// [`Profile`](super::Profile) convert into other formats, and [`new`](Self::new) takes a function of the application. Set it with
+/// [`Protect::rejections`](super::Protect::rejections).
+///
+/// Whatever the format, a rejection carries `Onceward-Outcome` (the code), `Onceward-Retry` (the next step), `Retry-After` where waiting
+/// helps, and `Cache-Control: no-store`. The SDKs use these headers only.
+///
+/// ```
+/// use onceward::http::{RejectionFormat, RejectionResponse, StatusCode};
+/// use serde_json::json;
+///
+/// let format = RejectionFormat::new(|rejected| {
+///     let body = json!({ "error": rejected.code().as_str(), "reason": rejected.title() });
+///     // `None` keeps the default: here the page for a browser that navigates.
+///     (!rejected.prefers_html()).then(|| RejectionResponse::new(StatusCode::BAD_REQUEST).json(&body))
+/// });
+/// # let _ = format;
+/// ```
+#[derive(Clone, Default)]
+pub struct RejectionFormat {
+    /// `None` is the default format.
+    write: Option<Write>,
+}
+
+impl RejectionFormat {
+    /// Creates the default format: a problem of RFC 9457, or a page.
+    pub fn problem() -> Self {
+        Self::default()
+    }
+
+    /// Creates a format by a function of the application. If it returns `None`, the rejection has the default format.
+    ///
+    /// A panic in the function ends the request, not the server. The rejected request ran nothing in any case.
+    pub fn new(write: impl Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Send + Sync + 'static) -> Self {
+        Self { write: Some(Arc::new(write)) }
+    }
+
+    /// Returns the response in this format; `None` means the default.
+    pub(super) fn write(&self, rejected: &RejectedRequest<'_>) -> Option<RejectionResponse> {
+        self.write.as_ref()?(rejected)
+    }
+}
+
+impl fmt::Debug for RejectionFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.write.is_some() { "RejectionFormat(own)" } else { "RejectionFormat(problem)" })
+    }
+}
+
+/// A rejected request, as a [`RejectionFormat`] presents it.
+#[derive(Debug)]
+pub struct RejectedRequest<'a> {
+    problem: &'a Problem,
+    rejection: &'a Rejection,
+    prefers_html: bool,
+}
+
+impl<'a> RejectedRequest<'a> {
+    pub(super) fn new(problem: &'a Problem, rejection: &'a Rejection, prefers_html: bool) -> Self {
+        Self { problem, rejection, prefers_html }
+    }
+
+    /// Returns the reason, for programs.
+    pub fn code(&self) -> Code {
+        self.problem.code
+    }
+
+    /// Returns the next step for the client.
+    pub fn retry(&self) -> Retry {
+        self.problem.retry
+    }
+
+    /// Returns the time after which the client may retry.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.rejection.retry_after()
+    }
+
+    /// Returns the status that the default format has.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// Returns the short summary: the route's own message, if it has one, or the title of the code.
+    pub fn title(&self) -> &str {
+        self.rejection.message_for_people().unwrap_or(&self.problem.title)
+    }
+
+    /// Returns the cause and the next step, for developers.
+    pub fn detail(&self) -> &str {
+        &self.problem.detail
+    }
+
+    /// Returns the path of the request, if it is known.
+    pub fn path(&self) -> Option<&str> {
+        self.problem.instance.as_deref()
+    }
+
+    /// Returns true if the client is a browser that navigates: it shows the response to a person.
+    pub fn prefers_html(&self) -> bool {
+        self.prefers_html
+    }
+
+    /// Returns the problem of RFC 9457 that the default format sends.
+    pub fn problem(&self) -> &Problem {
+        self.problem
+    }
+}
+
+/// The status, headers and body that a [`RejectionFormat`] gives to a rejection.
+#[derive(Debug, Clone)]
+pub struct RejectionResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: Vec<(Cow<'static, str>, Bytes)>,
+    pub(super) body: Bytes,
+}
+
+impl RejectionResponse {
+    /// Creates a response without a body.
+    pub fn new(status: StatusCode) -> Self {
+        Self { status, headers: Vec::new(), body: Bytes::new() }
+    }
+
+    /// Adds a header. A header that the guard sets itself (`Onceward-…`, `Retry-After`, `Cache-Control`) cannot be replaced, and an invalid
+    /// header is not sent.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Bytes>) -> Self {
+        let name = name.into();
+        let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+        let name = if is_lower { name } else { Cow::Owned(name.to_ascii_lowercase()) };
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Sets the body and its `Content-Type`.
+    #[must_use]
+    pub fn body(mut self, content_type: impl Into<Bytes>, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self.headers.retain(|(name, _)| name != "content-type");
+        self.header("content-type", content_type)
+    }
+
+    /// Sets a JSON body. A value that cannot be serialized becomes `null`.
+    #[must_use]
+    pub fn json(self, value: &impl Serialize) -> Self {
+        self.body("application/json", serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec()))
+    }
+}
