@@ -1,13 +1,15 @@
 //! The canonical form of a JSON document.
 //!
-//! Numbers keep their text. Parsed as floats, two account numbers of twenty digits could be equal.
+//! Numbers are compared by their decimal value. Parsed as floats, two account numbers of twenty digits could be equal.
 
+mod decimal;
 mod walker;
 
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
+use self::decimal::canonical;
 use self::walker::Walker;
 use super::content_digest::{ContentDigest, Tag};
 use super::fields::{Chosen, Fields, Pointer};
@@ -103,7 +105,7 @@ impl Node<'_> {
 
     fn write(&self, to: &mut ContentDigest) {
         match self {
-            Self::Literal(text) => write_text(Tag::Literal, text, to),
+            Self::Literal(text) => write_text(Tag::Literal, &canonical(text), to),
             Self::Text(text) => write_text(Tag::Text, text, to),
             Self::List(values) => {
                 let values = || values.iter().filter(|value| value.counts());

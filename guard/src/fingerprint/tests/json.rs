@@ -17,6 +17,11 @@ fn document_spellings_have_the_same_fingerprint() {
         ("[]", " [ ] ", true),
         ("{}", "{\n}", true),
         ("1", "1 ", true),
+        ("1", "1.0", true),
+        ("1", "1e0", true),
+        ("1", "10E-1", true),
+        ("0", "-0.0", true),
+        (r#"{"amount":12.50}"#, r#"{"amount":125e-1}"#, true),
     ] {
         compare(TYPE, &Fields::all(), one, other, same);
         compare("Application/Vnd.Api+JSON; charset=utf-8", &Fields::all(), one, other, same);
@@ -28,16 +33,13 @@ fn document_spellings_have_the_same_fingerprint() {
 fn different_documents_have_different_fingerprints() {
     let all = [
         "1",
-        "1.0",
-        "1e0",
-        "10e-1",
-        "1E0",
+        "1.5",
+        "1e1",
+        "1e-1",
         "-1",
         "0",
-        "-0",
         "12345678901234567890",
         "12345678901234567891",
-        "0.1",
         "0.10000000000000000001",
         "1e400",
         "2e400",
@@ -121,7 +123,7 @@ fn json_members_are_selected_by_pointer() {
     let base = r#"{"a":1,"b":{"c":[10,{"d":2}],"~/":3},"0":null,"e":""}"#;
     for (fields, other, same) in [
         (only(&["/a"]), r#"{"a":1}"#, true),
-        (only(&["/a"]), r#"{"a":1.0}"#, false),
+        (only(&["/a"]), r#"{"a":1.0}"#, true),
         (only(&["/b/c/1/d"]), r#"{"b":{"c":["x",{"d":2,"e":3}]}}"#, true),
         (only(&["/b/c/1/d"]), r#"{"b":{"c":[{"d":2}]}}"#, false),
         (only(&["/b/c/01/d"]), "{}", true),
