@@ -1,7 +1,7 @@
 # Commands (or paths) that the tests need besides Rust, each with its Debian package.
 NEEDS := redis-server=redis-server redis-cli=redis-tools openssl=openssl curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
 	cc=gcc nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd \
-	/usr/lib/postgresql/*/bin/initdb=postgresql
+	/usr/lib/postgresql/*/bin/initdb=postgresql /usr/share/fonts/truetype/wqy/wqy-microhei.ttc=fonts-wqy-microhei
 # The oldest major version of Node.js that runs the tests of the browser SDK.
 NODE := 20
 # Folder of the gateways that Debian does not package.
@@ -38,7 +38,7 @@ test: setup lint web unit doc ## Set up, then check and test everything, as CI d
 
 .PHONY: setup
 setup: ## Install the programs that the tests need
-	@missing=; for need in $(NEEDS); do command -v $${need%%=*} >/dev/null || missing="$$missing $${need#*=}"; done; \
+	@missing=; for need in $(NEEDS); do command -v $${need%%=*} >/dev/null || [ -f $${need%%=*} ] || missing="$$missing $${need#*=}"; done; \
 	[ -z "$$missing" ] && exit 0; \
 	install="apt-get update -q && apt-get install -y -q --no-install-recommends$$missing"; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then DEBIAN_FRONTEND=noninteractive sh -c "$$install"; \

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::audit;
 use crate::clock::Clock;
+use crate::language::Languages;
 use crate::metrics::{self, Metrics};
 use crate::mode::{Mode, RolloutCounts};
 use crate::open_claims::OpenClaims;
@@ -41,6 +42,7 @@ pub(crate) struct Engine {
     pub(crate) last_call: Duration,
     pub(crate) drain_limit: Duration,
     pub(crate) problem_base: String,
+    pub(crate) languages: Languages,
     /// The thread that built the store, if the store is in memory.
     pub(crate) origin_thread: Option<Arc<OriginThread>>,
     /// Dropped with the engine, which stops the background tasks.

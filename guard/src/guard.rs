@@ -35,6 +35,7 @@ use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::failure::IntoFailure;
 use crate::intent::Intent;
+use crate::language::Languages;
 use crate::mode::Mode;
 use crate::pass::signed::{self, SignedPass};
 use crate::policy::{KeyRules, Policy};
@@ -534,6 +535,11 @@ impl Guard {
     /// Returns the base URL of the pages that explain problem codes.
     pub fn problem_base(&self) -> &str {
         &self.0.problem_base
+    }
+
+    /// Returns the languages of rejections.
+    pub fn languages(&self) -> &Languages {
+        &self.0.languages
     }
 }
 

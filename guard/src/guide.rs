@@ -9,6 +9,7 @@
 //! | [`intervals`] | deduplication without a token or key, locks |
 //! | [`jobs`] | jobs and queue consumers |
 //! | [`transactions`] | records that commit with your rows |
+//! | [`languages`] | the language of rejections, adding your own |
 //! | [`stores`] | memory, Redis, Valkey, Sentinel, Cluster, PostgreSQL, SQLite, your own |
 //! | [`shutdown`] | graceful shutdown |
 //! | [`testing`] | testing your handlers with duplicates, expiry, crashes and a failing store |
@@ -45,6 +46,7 @@ pages! {
     intervals: "../docs/intervals.md",
     jobs: "../docs/jobs.md",
     transactions: "../docs/transactions.md",
+    languages: "../docs/languages.md",
     stores: "../docs/stores.md",
     shutdown: "../docs/shutdown.md",
     testing: "../docs/testing.md",

@@ -6,6 +6,7 @@
 
 mod audience;
 mod body;
+mod body_defect;
 mod decide;
 mod effect;
 mod effect_mark;
@@ -19,6 +20,7 @@ mod key_source;
 mod middleware;
 mod nested;
 mod observed_body;
+mod preferences;
 mod profile;
 pub mod protect;
 mod protected_call;
@@ -43,6 +45,7 @@ pub use self::framework::Framework;
 pub use self::hidden_token::HiddenToken;
 pub use self::json::parse_json;
 pub use self::key_source::KeySource;
+pub use self::preferences::Preferences;
 pub use self::profile::Profile;
 pub use self::protect::Protect;
 pub use self::protected_call::ProtectedCall;

@@ -120,6 +120,23 @@ pub enum BadKey {
     Quoted,
 }
 
+impl BadKey {
+    /// Returns the reason as a sentence in Simplified Chinese.
+    pub fn chinese(self) -> String {
+        match self {
+            Self::Length => format!("幂等键必须有 1 到 {LONGEST} 个字符。"),
+            Self::Control => "幂等键不能包含控制字符。".to_owned(),
+            Self::Part => "幂等键的每个部分至少有一个字符，且不能包含控制字符。".to_owned(),
+            Self::Parts => format!("由多个部分组成的幂等键至少有一个部分，连同分隔符最多 {LONGEST_OF_PARTS} 字节。"),
+            Self::Invisible => "请求头中的幂等键只能包含可见的 ASCII 字符，不能有空格。".to_owned(),
+            Self::Bare => {
+                "包含引号、逗号或分号的幂等键必须加引号，例如 \"a;b\"，并且一个请求头只能有一个幂等键。".to_owned()
+            }
+            Self::Quoted => "加引号的幂等键必须以引号结尾，反斜杠只能出现在引号或另一个反斜杠之前。".to_owned(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use onceward_api::{Code, Problem, Retry};
 
+use crate::language::{Language, Texts};
 use crate::reply::{NoReply, Reply};
 
 /// Default time after which a client may retry.
@@ -14,7 +15,10 @@ const MOMENT: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     code: Code,
-    detail: Cow<'static, str>,
+    /// `None` for the text of the code, which each language has.
+    detail: Option<Cow<'static, str>>,
+    /// The detail in other languages, by their tags.
+    translations: Vec<(Cow<'static, str>, Cow<'static, str>)>,
     /// True if the text was written for customers.
     is_message: bool,
     retry_after: Option<Duration>,
@@ -25,21 +29,29 @@ impl Rejection {
     pub fn new(code: Code) -> Self {
         let is_worth_waiting = code.retry() == Retry::Same || code.status() == 503;
         let retry_after = is_worth_waiting.then_some(MOMENT);
-        Self { code, detail: code.detail().into(), is_message: false, retry_after }
+        Self { code, detail: None, translations: Vec::new(), is_message: false, retry_after }
     }
 
     /// Replaces the text, for programs and developers. The client receives it, so it must not contain a token or a key. The page after a
     /// rejected form shows it in a collapsed section; see [`message`](Self::message).
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
-        (self.detail, self.is_message) = (detail.into(), false);
+        self.set(detail.into(), false);
+        self
+    }
+
+    /// Adds the [`detail`](Self::detail) in another language, such as `zh-CN`. Without translations, a detail is the same in all
+    /// languages; with them, a language that has none receives the default text of the code.
+    #[must_use]
+    pub fn detail_in(mut self, tag: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.translations.push((tag.into(), detail.into()));
         self
     }
 
     /// Like [`detail`](Self::detail), with a text for customers: the page after a rejected form begins with it.
     #[must_use]
     pub fn message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
-        (self.detail, self.is_message) = (message.into(), true);
+        self.set(message.into(), true);
         self
     }
 
@@ -62,12 +74,37 @@ impl Rejection {
 
     /// Returns the text for customers, if there is one.
     pub(crate) fn message_for_people(&self) -> Option<&str> {
-        self.is_message.then_some(&*self.detail)
+        self.detail.as_deref().filter(|_| self.is_message)
     }
 
-    /// Returns the rejection as a problem of the HTTP API (RFC 9457).
+    /// Returns the rejection as a problem of the HTTP API (RFC 9457), in English.
     pub fn problem(&self) -> Problem {
-        Problem::new(self.code).detail(self.detail.clone())
+        let problem = Problem::new(self.code);
+        match &self.detail {
+            Some(detail) => problem.detail(&**detail),
+            None => problem,
+        }
+    }
+
+    /// Like [`problem`](Self::problem), in the language of these texts.
+    pub fn problem_in(&self, texts: &Texts) -> Problem {
+        let mut problem = Problem::new(self.code).detail(self.detail_for(texts));
+        texts.title().clone_into(&mut problem.title);
+        problem
+    }
+
+    fn detail_for<'a>(&'a self, texts: &'a Texts) -> &'a str {
+        let translated = self.translations.iter().find(|(tag, _)| tag.eq_ignore_ascii_case(texts.tag()));
+        match (&self.detail, translated) {
+            (_, Some((_, translation))) => translation,
+            (Some(detail), None) if self.translations.is_empty() || texts.tag() == Language::ENGLISH => detail,
+            _ => texts.detail(),
+        }
+    }
+
+    fn set(&mut self, detail: Cow<'static, str>, is_message: bool) {
+        (self.detail, self.is_message) = (Some(detail), is_message);
+        self.translations.clear();
     }
 }
 
@@ -79,7 +116,9 @@ impl From<Code> for Rejection {
 
 impl From<NoReply> for Rejection {
     fn from(reason: NoReply) -> Self {
-        Self::new(Code::ReplyNotKept).detail(format!("It was carried out; no response was stored. {}", reason.says()))
+        Self::new(Code::ReplyNotKept)
+            .detail(format!("It was carried out; no response was stored. {}", reason.says()))
+            .detail_in(Language::SIMPLIFIED_CHINESE, format!("请求已经执行，但响应没有保存。{}", reason.chinese()))
     }
 }
 

@@ -189,6 +189,21 @@ impl NoReply {
             Self::NoRoom => "The store had no room for its response.",
         }
     }
+
+    /// Returns the reason as a sentence in Simplified Chinese.
+    pub(crate) fn chinese(self) -> &'static str {
+        match self {
+            Self::Unrecorded => "没有记录原因。",
+            Self::TooLarge => "响应过大，无法保存。",
+            Self::Streamed => "响应以流的方式发送，事先不知道长度，因此没有保存。",
+            Self::Compressed => "响应在发送时被压缩，因此没有保存。",
+            Self::BrokeOff => "读取响应体时出错，因此没有保存。",
+            Self::NotGiven => "完成时没有提供要保存的响应。",
+            Self::Settled => "该提交是事后确认的，没有要保存的响应。",
+            Self::Unwritable => "结果无法序列化为 JSON，因此没有保存。",
+            Self::NoRoom => "存储空间不足，无法保存响应。",
+        }
+    }
 }
 
 #[cfg(test)]

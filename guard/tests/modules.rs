@@ -37,6 +37,7 @@ const LAYERS: &[Layer] = &[
             "fingerprint",
             "intent",
             "key",
+            "language",
             "mode",
             "policy",
             "record",

@@ -20,7 +20,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use onceward::Secret;
+use onceward::{Language, Languages, Secret};
 use tracing::level_filters::LevelFilter;
 
 pub use self::api_key::ApiKey;
@@ -76,6 +76,8 @@ pub struct Config {
     pub allow_eviction: bool,
     /// Timeout of a store command.
     pub store_timeout: Duration,
+    /// The languages of rejections and of the pages that explain error codes.
+    pub languages: Languages,
     /// Time to wait for the store at startup.
     pub wait_for: Duration,
     /// Interval for checking the shared secret in the store.
@@ -248,6 +250,7 @@ fn build(sources: &Sources) -> Result<Config, ConfigError> {
         memory_limit: sources.value("memory_limit", value::size)?,
         allow_eviction: sources.value("allow_eviction", value::boolean)?,
         store_timeout: sources.value("store_timeout", value::duration)?,
+        languages: sources.value("language", languages)?,
         wait_for: sources.value("wait_for", onceward_api::duration::parse)?,
         share_every: sources.value("share_every", value::duration)?,
         last_call: sources.value("last_call", onceward_api::duration::parse)?,
@@ -279,6 +282,15 @@ fn request_log(text: &str) -> Result<RequestLog, String> {
         "off" => Ok(RequestLog::Off),
         "auto" => Ok(RequestLog::auto()),
         _ => Err(format!("`{text}` is not one of `all`, `errors`, `off` and `auto`")),
+    }
+}
+
+fn languages(text: &str) -> Result<Languages, String> {
+    match text {
+        "auto" => Ok(Languages::negotiated()),
+        "en" => Ok(Languages::fixed(Language::english())),
+        "zh-CN" => Ok(Languages::fixed(Language::simplified_chinese())),
+        _ => Err(format!("`{text}` is not one of `auto`, `en` and `zh-CN`")),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-use actix_web::http::header::{ACCEPT, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use actix_web::http::header::{HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
-use onceward::http::{GuardResponse, RequestHead};
+use onceward::http::{GuardResponse, Preferences, RequestHead};
 use onceward::{Guard, Rejection};
 use onceward_api::{Code, header};
 
@@ -128,9 +128,9 @@ impl Context {
     /// Like [`Context::respond`], for a problem about another path.
     pub(crate) fn respond_at(&self, request: &HttpRequest, path: &str, result: HandlerResult) -> HttpResponse {
         result.unwrap_or_else(|HandlerError { rejection, rate_limit }| {
-            let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
             let id = request.headers().get(header::REQUEST_ID).map(HeaderValue::as_bytes);
-            let answer = GuardResponse::rejection(&self.guard, &rejection, path, accept).with_request_id(id);
+            let preferences = Preferences::of(request);
+            let answer = GuardResponse::rejection(&self.guard, &rejection, path, preferences).with_request_id(id);
             let mut answer = HttpResponse::from(answer);
             if rejection.code() == Code::Unauthorized {
                 answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

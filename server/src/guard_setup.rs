@@ -49,6 +49,7 @@ pub(crate) async fn guard_builder(config: &Config, notice: &dyn Fn(&str)) -> Res
         }
     };
     let builder = builder.token_ttl(config.token_ttl)?.share_every(config.share_every);
+    let builder = builder.languages(config.languages.clone());
     let builder = builder.last_call(config.last_call).drain_limit(config.drain_limit);
     let builder = config.secret.iter().cloned().fold(builder, GuardBuilder::secret);
     Ok(match &config.secret_previous {

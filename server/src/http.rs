@@ -14,10 +14,10 @@ pub(crate) mod wire_reply;
 
 use std::borrow::Cow;
 
-use onceward::Rejection;
+use onceward::{Language, Rejection};
 use onceward_api::Code;
 
-/// Rejects a request that is not valid. The detail names what is wrong with it.
-pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Rejection {
-    Rejection::new(Code::BadRequest).detail(detail)
+/// Rejects a request that is not valid. The detail names what is wrong with it, in English and in Simplified Chinese.
+pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>, chinese: impl Into<Cow<'static, str>>) -> Rejection {
+    Rejection::new(Code::BadRequest).detail(detail).detail_in(Language::SIMPLIFIED_CHINESE, chinese)
 }

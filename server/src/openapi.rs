@@ -69,7 +69,7 @@ struct ResponseKind<'a> {
 type HeaderDescription = (&'static str, Type, &'static str, fn(&ResponseKind<'_>) -> bool);
 
 /// Every documented response header.
-const HEADERS: [HeaderDescription; 8] = [
+const HEADERS: [HeaderDescription; 10] = [
     (
         header::REQUEST_ID,
         Type::String,
@@ -100,6 +100,12 @@ const HEADERS: [HeaderDescription; 8] = [
         "The quota of a client, and the seconds in which it refills",
         |response| response.has_rate_limit(),
     ),
+    ("content-language", Type::String, "The language of `title` and `detail`: `en` or `zh-CN`", |response| {
+        response.is_problem
+    }),
+    ("vary", Type::String, "`Accept-Language`, unless the setting `language` fixes the language", |response| {
+        response.is_problem
+    }),
     ("allow", Type::String, "The methods that this URL supports", |response| response.status == "405"),
     ("www-authenticate", Type::String, "`Bearer`: send the API key as a bearer token", |response| {
         response.status == "401"

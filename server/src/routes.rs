@@ -18,7 +18,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, HttpResponse, web};
-use onceward::Rejection;
+use onceward::{Language, Rejection};
 use onceward_api::{Code, header};
 use utoipa_actix_web::service_config::ServiceConfig;
 
@@ -76,9 +76,10 @@ pub fn admin(config: &mut web::ServiceConfig) {
 pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
     let only = |allowed: &'static str| {
         move |request: HttpRequest, context: web::Data<Context>| async move {
-            let methods = allowed.replace(", ", " or ");
+            let [methods, chinese] = [" or ", " 或 "].map(|or| allowed.replace(", ", or));
             let rejection = Rejection::new(Code::MethodNotAllowed)
-                .detail(format!("This URL does not support the method of the request. Use {methods}."));
+                .detail(format!("This URL does not support the method of the request. Use {methods}."))
+                .detail_in(Language::SIMPLIFIED_CHINESE, format!("此 URL 不支持该请求方法。请使用 {chinese}。"));
             let mut answer = context.respond(&request, Err(rejection.into()));
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
             answer
@@ -105,6 +106,7 @@ pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
                 "/problems/{code}",
                 sdk::PATH,
                 sdk::NAMED,
+                sdk::CHINESE_PATH,
             ])
             .to(only("GET, HEAD")),
         )
@@ -130,6 +132,6 @@ pub async fn explain_not_found<B: MessageBody>(
 fn not_found(request: &HttpRequest, context: &Context) -> HttpResponse {
     let rejection = Rejection::new(Code::NotFound).detail(
         "This URL does not exist. The API documentation lists all URLs: /docs/ at the public address of the service.",
-    );
+    ).detail_in(Language::SIMPLIFIED_CHINESE, "此 URL 不存在。API 文档列出了所有 URL：服务公开地址下的 /docs/。");
     context.respond(request, Err(rejection.into()))
 }

@@ -1,5 +1,7 @@
 // The chart: one column per submission, one block per request. Each kind has its own sign, so that it is readable without colour.
 
+import { word } from "./words.js";
+
 const SIGNS = { unprotected: "✓", executed: "✓", replayed: "↺", refused: "✕", failed: "!", lost: "?" };
 const KINDS = Object.keys(SIGNS);
 /** The words for kinds with another name. */
@@ -57,7 +59,7 @@ export class Chart {
       });
       svg.append(node("text", { class: "number", x: x + BLOCK / 2, y: floor + 17 }, String(submission.number)));
     });
-    if (shown.length === 0) svg.append(node("text", { class: "none", x: width / 2, y: height / 2 }, "Nothing yet."));
+    if (shown.length === 0) svg.append(node("text", { class: "none", x: width / 2, y: height / 2 }, word("Nothing yet.")));
     this.#place.replaceChildren(svg);
   }
 }
@@ -69,10 +71,10 @@ function blocks(counts) {
 
 /** Describes the columns in words, for screen readers. */
 function told(columns) {
-  if (columns.length === 0) return "nothing sent yet.";
+  if (columns.length === 0) return word("nothing sent yet.");
   const words = columns.slice(-8).map(({ submission, counts }) => {
-    const parts = KINDS.filter((kind) => counts[kind]).map((kind) => `${counts[kind]} ${WORDS[kind] ?? kind}`);
-    return `Submission ${submission.number}: ${parts.join(", ")}.`;
+    const parts = KINDS.filter((kind) => counts[kind]).map((kind) => `${counts[kind]} ${word(WORDS[kind] ?? kind)}`);
+    return word("Submission {0}: {1}.", submission.number, parts.join(", "));
   });
   return words.join(" ");
 }

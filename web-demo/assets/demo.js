@@ -1,16 +1,18 @@
 // The page: two forms, the settings of both, and the display of the results.
 
 import { Chart } from "./chart.js";
-import { guardedMessage, handlerNote, POLICY_NOTES, unguardedMessage } from "./messages.js";
 import { FormPanel } from "./form_panel.js";
 import { snippet, withComments } from "./snippets.js";
 import { keyboardTabs } from "./keyboard_tabs.js";
+import { isChinese, word } from "./words.js";
+
+const { guardedMessage, handlerNote, POLICY_NOTES, unguardedMessage } = await (isChinese ? import("./messages.zh-CN.js") : import("./messages.js"));
 
 const byId = (id) => document.getElementById(id);
 const policy = () => document.querySelector("[name=policy]:checked").value;
 const handlerMode = () => [...document.querySelectorAll("[name=handler]:checked")].map(({ value }) => value).join(", ");
 
-const charts = { unguarded: new Chart(byId("unguarded-chart"), "Unguarded"), guarded: new Chart(byId("guarded-chart"), "Guarded") };
+const charts = { unguarded: new Chart(byId("unguarded-chart"), word("Unguarded")), guarded: new Chart(byId("guarded-chart"), word("Guarded")) };
 const answered = (name) => (submission, kind) => {
   charts[name].add(submission, kind);
   count();
@@ -54,7 +56,7 @@ function show(tally) {
     const output = byId(`${name}-count`);
     if (output.textContent !== String(tally[name])) output.textContent = tally[name];
     byId(`${name}-score`).textContent = tally[name];
-    byId(`${name}-unit`).textContent = tally[name] === 1 ? "order" : "orders";
+    byId(`${name}-unit`).textContent = word(tally[name] === 1 ? "order" : "orders");
   }
   for (const name of ["executed", "replayed", "refused", "failed"]) byId(`total-${name}`).textContent = tally[name];
   byId("total-unprotected").textContent = tally.unguarded;
@@ -87,7 +89,7 @@ async function startOver() {
   try {
     await fetch("/demo/start-over", { method: "POST" });
   } catch {
-    for (const panel of [unguarded, guarded]) panel.say("The server does not respond. The counts are unchanged.");
+    for (const panel of [unguarded, guarded]) panel.say(word("The server does not respond. The counts are unchanged."));
     return;
   }
   for (const panel of [unguarded, guarded]) panel.clear();
@@ -99,15 +101,15 @@ async function copy() {
   const text = byId("snippet-text");
   try {
     await navigator.clipboard.writeText(text.textContent);
-    byId("copied").textContent = "Copied.";
-    byId("copy").textContent = "Copied";
+    byId("copied").textContent = word("Copied.");
+    byId("copy").textContent = word("Copied");
   } catch {
     // If the page may not write to the clipboard, it selects the text.
     getSelection().selectAllChildren(text);
-    byId("copied").textContent = "The text is selected. Copy it with your keyboard.";
-    byId("copy").textContent = "Selected";
+    byId("copied").textContent = word("The text is selected. Copy it with your keyboard.");
+    byId("copy").textContent = word("Selected");
   }
-  setTimeout(() => (byId("copy").textContent = "Copy"), 2000);
+  setTimeout(() => (byId("copy").textContent = word("Copy")), 2000);
 }
 
 for (const input of document.querySelectorAll(".switches input")) input.addEventListener("change", switched);

@@ -2,6 +2,7 @@
 
 import { abbreviated, orderOf, Submissions } from "./submissions.js";
 import { read, RequestTimeline } from "./request_timeline.js";
+import { word } from "./words.js";
 
 const SLOW_TO_READY = 3000;
 
@@ -26,7 +27,7 @@ export class FormPanel {
     // token, to show how the server handles it.
     this.form.addEventListener("onceward:duplicate", ({ detail }) => {
       if (detail?.confirm) return;
-      if (this.form.dataset.oncewardState === "waiting") this.say("One click is enough: the first is still waiting for its token.");
+      if (this.form.dataset.oncewardState === "waiting") this.say(word("One click is enough: the first is still waiting for its token."));
       else this.#send(this.#token);
     });
   }
@@ -57,7 +58,7 @@ export class FormPanel {
       const answer = await fetching;
       const token = answer.ok ? (await answer.clone().json()).token : null;
       if (token) this.submissions.issued(upcoming, token);
-      row.answered(answer.status, null, token ? abbreviated(token) : "no token");
+      row.answered(answer.status, null, token ? abbreviated(token) : word("no token"));
       return answer;
     } catch (error) {
       row.lost();
@@ -86,7 +87,7 @@ export class FormPanel {
     const mode = this.handlerMode();
     if (mode) headers["Demo-Handler"] = mode;
     submission.underWay += 1;
-    this.say("Waiting for the response.");
+    this.say(word("Waiting for the response."));
     const policy = this.policy();
     const received = await this.#receive(submission, path, { method: "POST", headers, body: new URLSearchParams(order) }, row);
     submission.answers.push(received);
@@ -101,7 +102,7 @@ export class FormPanel {
       const received = await read(answer);
       submission.isAnswered = true;
       if (received.kind !== "refused" || !submission.answer) submission.answer = answer;
-      row.answered(answer.status, received.outcome, received.order ? `order ${received.order}` : "");
+      row.answered(answer.status, received.outcome, received.order ? word("order {0}", received.order) : "");
       return received;
     } catch {
       row.lost();

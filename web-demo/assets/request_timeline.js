@@ -1,6 +1,8 @@
 // The timeline of requests: for each submission its requests, each with its response and a bar that shows when it was in flight. Requests that
 // were in flight together share a scale.
 
+import { word } from "./words.js";
+
 const MAX_SUBMISSIONS = 3;
 const MAX_REQUESTS = 12;
 /** Minimum time for the full width of a bar, in milliseconds. */
@@ -18,7 +20,7 @@ export class RequestTimeline {
   /** Draws a request, and returns the functions that draw its response. */
   sent(submission, what) {
     const group = this.#group(submission);
-    group.title.replaceChildren(submission.number ? `Submission ${submission.number}` : "Next submission");
+    group.title.replaceChildren(submission.number ? word("Submission {0}", submission.number) : word("Next submission"));
     if (submission.carrier) group.title.append(" ", element("code", "", submission.carrier));
     if (!group.bursts.at(-1)?.isUnderWay) group.bursts.push(new RequestBurst());
     const burst = group.bursts.at(-1);
@@ -35,7 +37,7 @@ export class RequestTimeline {
 
   clear() {
     this.#groups.clear();
-    this.#list.replaceChildren(element("li", "empty", "Nothing yet."));
+    this.#list.replaceChildren(element("li", "empty", word("Nothing yet.")));
   }
 
   #group(submission) {
@@ -101,13 +103,13 @@ class RequestRow {
     this.element = element("li", "trip");
     this.element.dataset.kind = "under-way";
     const sent = element("p", "sent");
-    sent.append(sign("→"), said("sent "), element("code", "", what));
+    sent.append(sign("→"), said(word("sent ")), element("code", "", what));
     const lane = element("span", "lane");
     lane.setAttribute("aria-hidden", "true");
     this.bar = element("i", "bar");
     lane.append(this.bar);
     this.got = element("p", "got");
-    this.got.append(sign("…"), "in flight");
+    this.got.append(sign("…"), word("in flight"));
     this.element.append(sent, this.got, lane);
   }
 
@@ -115,10 +117,10 @@ class RequestRow {
   end(until, status, outcome, note) {
     this.until = until;
     this.element.dataset.kind = kindOf(status, outcome);
-    const answer = status === null ? [sign("✕"), "response lost"] : [sign("←"), said("response "), element("b", "", status)];
+    const answer = status === null ? [sign("✕"), word("response lost")] : [sign("←"), said(word("response ")), element("b", "", status)];
     if (outcome) answer.push(" ", element("span", "outcome", outcome));
     if (note) answer.push(" ", element("span", "about", note));
-    this.got.replaceChildren(...answer, " ", element("span", "took", `${Math.round(until - this.from)} ms`));
+    this.got.replaceChildren(...answer, " ", element("span", "took", word("{0} ms", Math.round(until - this.from))));
   }
 
   draw(now, longest) {

@@ -1,6 +1,8 @@
 // A submission is one user intention, across all its requests. With a token, the SDK distinguishes submissions. Without one, the same rule is
 // implemented here: unchanged content is the same submission, content edited after a response is a new one.
 
+import { word } from "./words.js";
+
 export class Submissions {
   #form;
   #current = null;
@@ -18,7 +20,7 @@ export class Submissions {
 
   /** Assigns a token to a submission. */
   issued(submission, token) {
-    submission.carrier = `token ${abbreviated(token)}`;
+    submission.carrier = word("token {0}", abbreviated(token));
     this.#tokens.set(token, submission);
   }
 
@@ -35,7 +37,7 @@ export class Submissions {
     const isAnother = !last || (last.content !== content && last.isAnswered);
     if (!isAnother) return last;
     const key = hasKey ? randomKey() : null;
-    this.#current = this.#numbered({ ...begun(), content, key, carrier: key && `key ${abbreviated(key)}` });
+    this.#current = this.#numbered({ ...begun(), content, key, carrier: key && word("key {0}", abbreviated(key)) });
     return this.#current;
   }
 

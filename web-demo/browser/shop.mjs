@@ -73,7 +73,7 @@ class Customer {
 
   /** The kinds of the responses shown for the newest submission of a form. */
   async wire(form, count) {
-    const all = this.page.locator(`#${form}-wire > li`).filter({ hasNotText: "Next submission" });
+    const all = this.page.locator(`#${form}-wire > li`).filter({ hasNotText: /Next submission|下一次提交/ });
     const trips = all.first().locator(".trip:not([data-kind=plain])");
     const isThere = async () => (await trips.count()) === count && (await trips.locator("..").locator("[data-kind=under-way]").count()) === 0;
     await until(`${count} requests are drawn for ${form}`, isThere).catch(async (error) => {

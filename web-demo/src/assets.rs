@@ -22,6 +22,8 @@ macro_rules! asset {
 
 /// The HTML of the page.
 pub(crate) const PAGE: &str = include_str!("../assets/index.html");
+/// The same page in Chinese.
+pub(crate) const CHINESE_PAGE: &str = include_str!("../assets/index.zh-CN.html");
 
 /// The recipe for nginx as a JavaScript module. It contains neither a backtick nor `${`, which would end or change the string.
 const RECIPE: &str = concat!("export default String.raw`", include_str!("../../deploy/nginx.conf"), "`;\n");
@@ -30,11 +32,13 @@ const RECIPE: &str = concat!("export default String.raw`", include_str!("../../d
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// The files that the page loads or links to.
-const FILES: [Asset; 14] = [
+const FILES: [Asset; 16] = [
     asset!("demo.css", "text/css; charset=utf-8"),
     asset!("demo.js", "text/javascript; charset=utf-8"),
     asset!("chart.js", "text/javascript; charset=utf-8"),
     asset!("messages.js", "text/javascript; charset=utf-8"),
+    asset!("messages.zh-CN.js", "text/javascript; charset=utf-8"),
+    asset!("words.js", "text/javascript; charset=utf-8"),
     asset!("form_panel.js", "text/javascript; charset=utf-8"),
     asset!("snippets.js", "text/javascript; charset=utf-8"),
     asset!("backend_snippets.js", "text/javascript; charset=utf-8"),

@@ -6,6 +6,7 @@
 
 mod assets;
 mod handler_mode;
+mod language;
 mod order;
 mod order_middleware;
 mod protection;

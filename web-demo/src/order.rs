@@ -1,13 +1,19 @@
 //! An order: the content of the form, and the response. Only its number is stored.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::ACCEPT;
+use actix_web::http::header::{ACCEPT, CONTENT_LANGUAGE};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The goods: the value in the form, and the label.
-const GOODS: [(&str, &str); 3] = [("tea", "Tea, 100 g"), ("coffee", "Coffee, 250 g"), ("cocoa", "Cocoa, 200 g")];
+use crate::language::DemoLanguage;
+
+/// The goods: the value in the form, and the labels in English and Chinese.
+const GOODS: [(&str, &str, &str); 3] = [
+    ("tea", "Tea, 100 g", "茶叶，100 克"),
+    ("coffee", "Coffee, 250 g", "咖啡，250 克"),
+    ("cocoa", "Cocoa, 200 g", "可可，200 克"),
+];
 /// Maximum quantity.
 const MAX_QUANTITY: u8 = 9;
 /// Maximum length of a name, in characters.
@@ -26,38 +32,56 @@ impl Order {
     ///
     /// # Errors
     /// A sentence that says how to correct the order.
-    pub(crate) fn check(&self) -> Result<String, String> {
-        let Some((_, item)) = GOODS.iter().find(|(name, _)| *name == self.item) else {
-            return Err("We sell tea, coffee and cocoa.".to_owned());
+    pub(crate) fn check(&self, language: DemoLanguage) -> Result<String, String> {
+        let Some((_, item, chinese)) = GOODS.iter().find(|(name, ..)| *name == self.item) else {
+            return Err(language.pick("We sell tea, coffee and cocoa.", "我们出售茶叶、咖啡和可可。").to_owned());
         };
         let quantity = self.quantity.parse().ok().filter(|quantity| (1..=MAX_QUANTITY).contains(quantity));
-        let quantity = quantity.ok_or_else(|| format!("Enter a quantity from 1 to {MAX_QUANTITY}."))?;
+        let quantity = quantity.ok_or_else(|| {
+            language.pick(
+                format!("Enter a quantity from 1 to {MAX_QUANTITY}."),
+                format!("请输入 1 到 {MAX_QUANTITY} 之间的数量。"),
+            )
+        })?;
         let name = self.name.trim();
         if name.is_empty() || name.chars().count() > MAX_NAME || name.chars().any(char::is_control) {
-            return Err(format!("Enter a name of up to {MAX_NAME} characters."));
+            return Err(language.pick(
+                format!("Enter a name of up to {MAX_NAME} characters."),
+                format!("请输入不超过 {MAX_NAME} 个字符的姓名。"),
+            ));
         }
-        Ok(format!("{quantity} × {item} for {name}"))
+        Ok(language.pick(format!("{quantity} × {item} for {name}"), format!("{quantity} × {chinese}（{name}）")))
     }
 }
 
 /// Builds the response: JSON for a script, a page for a browser without JavaScript.
-pub(crate) fn respond(request: &HttpRequest, status: StatusCode, order: Option<u64>, text: &str) -> HttpResponse {
+pub(crate) fn respond(
+    request: &HttpRequest,
+    language: DemoLanguage,
+    status: StatusCode,
+    order: Option<u64>,
+    text: &str,
+) -> HttpResponse {
     let mut answer = HttpResponse::build(status);
+    answer.insert_header((CONTENT_LANGUAGE, language.tag()));
     let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     if accept.starts_with("text/html") {
-        return answer.content_type("text/html; charset=utf-8").body(page(order, text));
+        return answer.content_type("text/html; charset=utf-8").body(page(language, order, text));
     }
     answer.json(json!({ "order": order, "text": text }))
 }
 
-fn page(order: Option<u64>, text: &str) -> String {
-    let title = order.map_or_else(|| "Not ordered".to_owned(), |number| format!("Order {number} is placed"));
+fn page(language: DemoLanguage, order: Option<u64>, text: &str) -> String {
+    let (none, back) = language.pick(("Not ordered", "Back to the shop"), ("没有下单", "返回商店"));
+    let placed = |number| language.pick(format!("Order {number} is placed"), format!("订单 {number} 已下单"));
+    let title = order.map_or_else(|| none.to_owned(), placed);
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+        "<!doctype html>\n<html lang=\"{lang}\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{title}</title>\
          <link rel=\"stylesheet\" href=\"/demo/demo.css\"></head>\
-         <body><main class=\"receipt\"><h1>{title}</h1><p>{}</p><p><a href=\"/\">Back to the shop</a></p></main></body></html>\n",
-        escape(text)
+         <body><main class=\"receipt\"><h1>{title}</h1><p>{}</p><p><a href=\"/\">{back}</a></p></main></body></html>\n",
+        escape(text),
+        lang = language.tag(),
     )
 }
 
@@ -70,7 +94,8 @@ mod tests {
     use super::*;
 
     fn check(item: &str, quantity: &str, name: &str) -> Result<String, String> {
-        Order { item: item.to_owned(), quantity: quantity.to_owned(), name: name.to_owned() }.check()
+        Order { item: item.to_owned(), quantity: quantity.to_owned(), name: name.to_owned() }
+            .check(DemoLanguage::English)
     }
 
     #[test]
@@ -92,7 +117,7 @@ mod tests {
 
     #[test]
     fn user_input_is_escaped() {
-        let page = page(Some(1), "1 × Tea for <script>alert('&\"')</script>");
+        let page = page(DemoLanguage::English, Some(1), "1 × Tea for <script>alert('&\"')</script>");
         assert!(
             page.contains("&lt;script&gt;alert(&#39;&amp;&quot;&#39;)&lt;/script&gt;") && !page.contains("<script")
         );

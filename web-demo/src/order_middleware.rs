@@ -13,6 +13,7 @@ use onceward::actix::reject;
 use onceward_api::{Outcome, header};
 
 use crate::handler_mode::HandlerMode;
+use crate::language::prefer_chosen;
 use crate::shop::Shop;
 use crate::visitor::Visitor;
 use crate::visitor_accounts::Tally;
@@ -26,9 +27,10 @@ const ANNOUNCED_LENGTH: u64 = 64;
 /// Admits an order, counts its outcome, and drops its response if the request asks for it.
 pub(crate) async fn order_middleware<B: MessageBody + 'static>(
     shop: Data<Shop>,
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
+    prefer_chosen(&mut request);
     let (visitor, mode) = (Visitor::of(request.request()), HandlerMode::of(request.request()));
     let permit = match shop.admit(visitor) {
         Ok(permit) => permit,

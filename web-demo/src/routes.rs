@@ -4,17 +4,18 @@ use actix_web::dev::HttpServiceFactory;
 use actix_web::error::{InternalError, UrlencodedError};
 use actix_web::guard::Get;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, CACHE_CONTROL, HeaderName, HeaderValue, SET_COOKIE};
+use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_LANGUAGE, HeaderName, HeaderValue, SET_COOKIE};
 use actix_web::middleware::from_fn;
 use actix_web::web::{self, Data, Form, FormConfig, Path, ServiceConfig};
 use actix_web::{Error, HttpRequest, HttpResponse, Resource, Route};
-use onceward::Rejection;
 use onceward::actix::{Protect, entered, reject};
+use onceward::{Language, Rejection};
 use onceward_api::{Code, Outcome, header};
 use serde_json::json;
 
-use crate::assets::{self, PAGE};
+use crate::assets::{self, CHINESE_PAGE, PAGE};
 use crate::handler_mode::{HandlerMode, SLOW};
+use crate::language::DemoLanguage;
 use crate::order::{Order, respond};
 use crate::order_middleware::order_middleware;
 use crate::protection::{self, MAX_BODY};
@@ -64,16 +65,24 @@ fn resource(path: &str, route: Route, allowed: &'static str) -> Resource {
 async fn page(request: HttpRequest, shop: Data<Shop>) -> HttpResponse {
     let mut answer = HttpResponse::Ok();
     if Visitor::known(&request).is_none() {
-        answer.insert_header((SET_COOKIE, Visitor::new().cookie()));
+        answer.append_header((SET_COOKIE, Visitor::new().cookie()));
     }
+    let switched = DemoLanguage::switched(&request);
+    if let Some(language) = switched {
+        answer.append_header((SET_COOKIE, language.cookie()));
+    }
+    let language = switched.unwrap_or_else(|| DemoLanguage::of(&request, &shop));
+    answer.insert_header((CONTENT_LANGUAGE, language.tag()));
     let field = shop.hidden_token().await.map(|token| token.to_string()).unwrap_or_default();
-    let page = PAGE.replace("<!-- token -->", &field);
+    let page = language.pick(PAGE, CHINESE_PAGE).replace("<!-- token -->", &field);
     answer.insert_header((CACHE_CONTROL, "no-store")).content_type("text/html; charset=utf-8").body(page)
 }
 
 async fn file(request: HttpRequest, shop: Data<Shop>, name: Path<String>) -> HttpResponse {
     assets::file(&name).unwrap_or_else(|| {
-        let rejection = Rejection::new(Code::NotFound).detail("There is nothing at this address.");
+        let rejection = Rejection::new(Code::NotFound)
+            .detail("There is nothing at this address.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "此地址没有任何内容。");
         reject(&request, shop.guard(), &rejection)
     })
 }
@@ -110,22 +119,19 @@ async fn place(
     if mode.is_slow {
         tokio::time::sleep(SLOW).await;
     }
-    let text = match order.check() {
+    let language = DemoLanguage::of(request, shop);
+    let text = match order.check(language) {
         Ok(text) => text,
-        Err(wrong) => return respond(request, StatusCode::UNPROCESSABLE_ENTITY, None, &wrong),
+        Err(wrong) => return respond(request, language, StatusCode::UNPROCESSABLE_ENTITY, None, &wrong),
     };
     if mode.fails {
-        return respond(
-            request,
-            StatusCode::SERVICE_UNAVAILABLE,
-            None,
-            "The stockroom did not respond. Nothing was ordered.",
-        );
+        let text = language.pick("The stockroom did not respond. Nothing was ordered.", "仓库没有响应，没有下单。");
+        return respond(request, language, StatusCode::SERVICE_UNAVAILABLE, None, text);
     }
     let visitor = Visitor::of(request);
     let tally = shop.count(visitor, |tally| *count(tally) += 1);
     let number = *count(&mut { tally });
-    respond(request, StatusCode::CREATED, Some(number), &text)
+    respond(request, language, StatusCode::CREATED, Some(number), &text)
 }
 
 /// Rejects a body that is not a valid form with a problem.
@@ -136,7 +142,8 @@ fn unreadable(error: UrlencodedError, request: &HttpRequest) -> Error {
         _ => Code::BadRequest,
     };
     let Some(shop) = request.app_data::<Data<Shop>>() else { return error.into() };
-    let rejection =
-        Rejection::new(code).detail("An order is a form with `item`, `quantity` and `name`, of at most 4 KiB.");
+    let rejection = Rejection::new(code)
+        .detail("An order is a form with `item`, `quantity` and `name`, of at most 4 KiB.")
+        .detail_in(Language::SIMPLIFIED_CHINESE, "订单是包含 `item`、`quantity` 和 `name` 的表单，最大 4 KiB。");
     InternalError::from_response(error, reject(request, shop.guard(), &rejection)).into()
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onceward::actix::HiddenToken;
-use onceward::{Binding, Guard, Rejection};
+use onceward::{Binding, Guard, Language, Rejection};
 use onceward_api::Code;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -43,13 +43,16 @@ impl Shop {
     pub(crate) fn admit(&self, visitor: Visitor) -> Result<OwnedSemaphorePermit, Rejection> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| {
-            Rejection::new(Code::Overloaded).detail("The demo has too many orders in flight. Try again in a moment.")
+            Rejection::new(Code::Overloaded)
+                .detail("The demo has too many orders in flight. Try again in a moment.")
+                .detail_in(Language::SIMPLIFIED_CHINESE, "演示中正在处理的订单过多，请稍后再试。")
         })?;
         match self.accounts().admit(visitor, self.now()) {
             Ok(()) => Ok(permit),
-            Err(wait) => {
-                Err(Rejection::new(Code::RateLimited).detail("The rate limit of the demo is exceeded.").wait(wait))
-            }
+            Err(wait) => Err(Rejection::new(Code::RateLimited)
+                .detail("The rate limit of the demo is exceeded.")
+                .detail_in(Language::SIMPLIFIED_CHINESE, "超出了演示的速率限制。")
+                .wait(wait)),
         }
     }
 

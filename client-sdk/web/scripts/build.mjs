@@ -20,5 +20,7 @@ const { code } = await minify(outputFiles[0].text, {
 });
 mkdirSync(folder, { recursive: true });
 writeFileSync(`${folder}/onceward.js`, `${code}\n`);
+await build({ ...options, entryPoints: ["src/chinese_script.ts"], format: "iife", minify: true, outfile: `${folder}/onceward.zh-CN.js` });
+await build({ ...options, entryPoints: ["src/chinese_messages.ts"], outfile: `${folder}/zh-CN.mjs`, format: "esm" });
 await build({ ...options, entryPoints: ["src/index.ts"], outfile: `${folder}/onceward.mjs`, format: "esm" });
 execFileSync(process.execPath, ["node_modules/typescript/bin/tsc", "-p", ".", "--outDir", folder], { cwd: root, stdio: "inherit" });

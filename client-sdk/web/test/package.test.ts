@@ -39,20 +39,29 @@ test("the script is at most 5,300 bytes gzipped", () => {
   expect(size).toBeLessThanOrEqual(5300);
 });
 
+test("the Chinese messages are complete, and a small file of their own", async () => {
+  const { messages } = await import("../src/form_status.js");
+  const { chineseMessages } = await import("../src/chinese_messages.js");
+  expect(Object.keys(chineseMessages)).toEqual(Object.keys(messages));
+  for (const text of Object.values(chineseMessages)) expect(text).toMatch(/^[\u4e00-\u9fff，。]+$/);
+  expect(gzipSync(read("dist/onceward.zh-CN.js"), { level: 9 }).length).toBeLessThanOrEqual(800);
+  expect(read("dist/onceward.js")).not.toMatch(/[\u4e00-\u9fff]/);
+});
+
 test("the script contains nothing that a strict content security policy blocks", () => {
-  expect(read("dist/onceward.js")).not.toMatch(/\beval\b|new Function|innerHTML|insertAdjacentHTML|document\.write|\.style\b|javascript:/);
+  for (const script of ["dist/onceward.js", "dist/onceward.zh-CN.js"]) expect(read(script)).not.toMatch(/\beval\b|new Function|innerHTML|insertAdjacentHTML|document\.write|\.style\b|javascript:/);
 });
 
 test("the package contains builds, types, licenses and README, and has no dependencies", () => {
   const [packed] = JSON.parse(execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: root, stdio: ["ignore", "pipe", "ignore"] }).toString());
   const files: string[] = packed.files.map(({ path }: { path: string }) => path);
   const types = readdirSync(join(root, "src")).map((file) => `dist/${file.replace(/\.ts$/, ".d.ts")}`);
-  const own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/onceward.js", "dist/onceward.mjs", "package.json"];
+  const own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/onceward.js", "dist/onceward.mjs", "dist/onceward.zh-CN.js", "dist/zh-CN.mjs", "package.json"];
   expect(files.toSorted()).toEqual([...own, ...types].toSorted());
   for (const file of ["LICENSE-APACHE", "LICENSE-MIT"]) expect(read(file)).toBe(read(`../../${file}`));
   const { dependencies, exports } = JSON.parse(read("package.json"));
   expect(dependencies).toBe(undefined);
-  for (const path of [exports["."].default, exports["."].types, exports["./onceward.js"]]) {
+  for (const path of [exports["."].default, exports["."].types, exports["./onceward.js"], exports["./onceward.zh-CN.js"], exports["./zh-CN"].default, exports["./zh-CN"].types]) {
     expect(files).toContain(path.slice(2));
   }
 });

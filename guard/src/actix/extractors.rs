@@ -15,7 +15,7 @@ use futures_util::future::LocalBoxFuture;
 
 pub use self::entered::entered;
 use super::Actix;
-use crate::http::{GuardResponse, GuardedRequest, RequestHead as _, RequestIntent, UncheckedRoute};
+use crate::http::{GuardResponse, GuardedRequest, RequestIntent, UncheckedRoute};
 use crate::run_id::RunId;
 
 /// Returns the data that the innermost guard so far has attached to a request.
@@ -45,8 +45,7 @@ impl FromRequest for RequestIntent {
         Box::pin(async move {
             let route = request.match_pattern().unwrap_or_default();
             Self::of(&request, guarded, unchecked, &route).await.map_err(|rejection| {
-                let response =
-                    GuardResponse::without_guard(&rejection, request.uri().path(), request.header("accept").next());
+                let response = GuardResponse::without_guard(&request, &rejection);
                 ExtractorError::new(InternalError::from_response("no intent", HttpResponse::from(response))).into()
             })
         })

@@ -11,7 +11,7 @@ use onceward_api::Code;
 use crate::binding::Binding;
 use crate::effect::Effect;
 use crate::guard::Guard;
-use crate::http::{GuardResponse, GuardedRequest, HiddenToken, RequestHead as _, RequestIntent, UncheckedRoute};
+use crate::http::{GuardResponse, GuardedRequest, HiddenToken, RequestIntent, UncheckedRoute};
 use crate::rejection::Rejection;
 use crate::run_id::RunId;
 use crate::tower::{Tower, matched_route};
@@ -85,7 +85,7 @@ impl ExtractRejection {
     }
 
     fn new(parts: &Parts, rejection: &Rejection) -> Self {
-        let response = GuardResponse::without_guard(rejection, parts.path(), parts.header("accept").next());
+        let response = GuardResponse::without_guard(parts, rejection);
         Self::of(response, rejection)
     }
 }

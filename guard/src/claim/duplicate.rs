@@ -7,6 +7,7 @@ use onceward_api::Code;
 
 use super::{Origin, Terms};
 use crate::audit;
+use crate::language::Language;
 use crate::policy::IntervalRules;
 use crate::record::{ClaimRecord, DoneRecord, Record, UnknownRecord};
 use crate::rejection::{Duplicate, Rejection};
@@ -43,7 +44,8 @@ impl Terms {
         let is_other = said.zip(self.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
         let rejection = match (found, &self.origin) {
             (_, Origin::Token(..)) if is_other => Rejection::new(Code::TokenUsed)
-                .detail("This token was used before with different content. Fetch a new one."),
+                .detail("This token was used before with different content. Fetch a new one.")
+                .detail_in(Language::SIMPLIFIED_CHINESE, "该令牌此前已随不同的内容使用过。请获取新的令牌。"),
             // Only the sender of the token receives its reply.
             (found, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => found.used().into(),
             (_, _) if is_other => Code::KeyReused.into(),

@@ -11,6 +11,7 @@ use super::Guard;
 use super::issue;
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::language::Languages;
 use crate::metrics::Metrics;
 use crate::mode::{Mode, RolloutCounts};
 use crate::open_claims::OpenClaims;
@@ -37,6 +38,7 @@ pub struct GuardBuilder {
     drain_limit: Duration,
     clock: Clock,
     problem_base: String,
+    languages: Languages,
     waiters: usize,
     mode: Mode,
     by_hand: bool,
@@ -57,6 +59,7 @@ impl GuardBuilder {
             drain_limit: Duration::from_secs(30),
             clock: Clock::system(),
             problem_base: Problem::BASE.to_owned(),
+            languages: Languages::default(),
             waiters: 1_000,
             mode: Mode::Enforce,
             by_hand: false,
@@ -144,6 +147,22 @@ impl GuardBuilder {
         self
     }
 
+    /// Sets the languages of rejections. Default: English or Simplified Chinese, by the `Accept-Language` header.
+    ///
+    /// ```
+    /// use onceward::store::Memory;
+    /// use onceward::{Guard, Language, Languages};
+    ///
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// # let _entered = runtime.enter();
+    /// let guard = Guard::builder(Memory::new()).languages(Languages::fixed(Language::simplified_chinese())).build();
+    /// # let _ = guard;
+    /// ```
+    pub fn languages(mut self, languages: Languages) -> Self {
+        self.languages = languages;
+        self
+    }
+
     /// Sets the maximum number of duplicates that wait for runs in flight, on routes that let them wait. Default: 1,000. The duplicates of
     /// one submission take at most a quarter of it. Further duplicates are rejected as `in_progress`.
     pub fn waiters(mut self, most: usize) -> Self {
@@ -195,6 +214,7 @@ impl GuardBuilder {
             last_call: self.last_call,
             drain_limit: self.drain_limit,
             problem_base: self.problem_base,
+            languages: self.languages,
             origin_thread: self.origin_thread,
             _alive: alive,
         }))

@@ -9,6 +9,7 @@ use super::TOKEN_TTL;
 use crate::binding::Binding;
 use crate::engine::Engine;
 use crate::epoch::Epoch;
+use crate::language::Language;
 use crate::policy::SettingError;
 use crate::random;
 use crate::record::Record;
@@ -77,7 +78,9 @@ pub(super) fn ttl(engine: &Engine, asked: Option<Duration>, longest: Duration) -
         Some(ttl) if (*TOKEN_TTL.start()..=longest).contains(&ttl) => Ok(ttl),
         Some(_) => {
             let longest = onceward_api::duration::text(longest);
-            Err(Rejection::new(Code::BadRequest).detail(format!("`ttl` must be from 1s to {longest}.")))
+            Err(Rejection::new(Code::BadRequest)
+                .detail(format!("`ttl` must be from 1s to {longest}."))
+                .detail_in(Language::SIMPLIFIED_CHINESE, format!("`ttl` 必须在 1s 到 {longest} 之间。")))
         }
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use onceward_api::header;
 
 use super::framework::Framework;
+use super::preferences::Preferences;
 use super::rejection_format::RejectionFormat;
 use super::response::GuardResponse;
 use super::route_rules::RouteRules;
@@ -14,6 +15,7 @@ use crate::rejection::Rejection;
 /// here.
 pub(crate) struct Audience<F: Framework> {
     accept: Option<F::HeaderValue>,
+    accept_language: Option<F::HeaderValue>,
     request_id: Option<F::HeaderValue>,
     uri: F::Uri,
     /// The client's key, if the route sends it back.
@@ -23,7 +25,13 @@ pub(crate) struct Audience<F: Framework> {
 impl<F: Framework> Audience<F> {
     pub(crate) fn of(request: &F::Request) -> Self {
         let copy = |name| F::header_value(request, name);
-        Self { accept: copy("accept"), request_id: copy(header::REQUEST_ID), uri: F::uri(request), key: None }
+        Self {
+            accept: copy("accept"),
+            accept_language: copy("accept-language"),
+            request_id: copy(header::REQUEST_ID),
+            uri: F::uri(request),
+            key: None,
+        }
     }
 
     /// Like [`of`](Self::of), for a route that may send the key back.
@@ -36,9 +44,11 @@ impl<F: Framework> Audience<F> {
     }
 
     pub(crate) fn reject(&self, format: &RejectionFormat, guard: &Guard, rejection: &Rejection) -> GuardResponse {
-        let accept = self.accept.as_ref().map(AsRef::as_ref);
+        let preferences = Preferences::none()
+            .accept(self.accept.as_ref().map(AsRef::as_ref))
+            .accept_language(self.accept_language.as_ref().map(AsRef::as_ref));
         let request_id = self.request_id.as_ref().map(AsRef::as_ref);
-        let response = GuardResponse::formatted(format, guard, rejection, self.path(), accept);
+        let response = GuardResponse::formatted(format, guard, rejection, self.path(), preferences);
         response.with_request_id(request_id).with_key(self.key.clone())
     }
 }

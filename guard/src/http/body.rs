@@ -6,10 +6,11 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use onceward_api::Code;
 
+use super::body_defect::BodyDefect;
 use super::observed_body::BodyTap;
 use super::request::{RequestHead, content_type};
-use super::token_source::form::broken;
 use crate::fingerprint::{Content, Fields, Fingerprint};
+use crate::language::Language;
 use crate::rejection::Rejection;
 
 /// The maximum size of a body that is read to its end before a rejection, so that the connection can be reused.
@@ -152,13 +153,14 @@ impl Pieces {
 
 /// Creates the rejection of a body that broke off.
 pub(super) fn broken_off<B: RequestBody>(error: &B::Error) -> Rejection {
-    if B::is_too_large(error) { Code::BodyTooLarge.into() } else { broken("it ended early") }
+    if B::is_too_large(error) { Code::BodyTooLarge.into() } else { BodyDefect::EndedEarly.rejection() }
 }
 
 /// Creates the rejection of a body that is larger than the limit.
 pub(super) fn too_large(limit: usize) -> Rejection {
     Rejection::new(Code::BodyTooLarge)
         .detail(format!("The body is larger than {limit} bytes, the limit for comparing requests on this route."))
+        .detail_in(Language::SIMPLIFIED_CHINESE, format!("请求体超过 {limit} 字节，这是该路由比对请求的上限。"))
 }
 
 /// Reads a small body to its end. A large, slow or broken one is not read, and its connection is closed.

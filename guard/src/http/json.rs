@@ -4,6 +4,7 @@ use onceward_api::Code;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::language::Language;
 use crate::rejection::Rejection;
 
 /// Parses the JSON body of one of the API's requests; `None` if it is empty. `content_type` is without its parameters.
@@ -19,10 +20,14 @@ pub fn parse_json<T: DeserializeOwned>(content_type: &str, body: &[u8]) -> Resul
     }
     // serde would read an array as the fields in order, which the API does not allow.
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Rejection::new(Code::BadRequest).detail("The body has to be a JSON object."));
+        return Err(Rejection::new(Code::BadRequest)
+            .detail("The body has to be a JSON object.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "请求体必须是 JSON 对象。"));
     }
     serde_json::from_slice(body).map(Some).map_err(|error| {
-        Rejection::new(Code::BadRequest).detail(wrong_field::<T>(body).unwrap_or_else(|| error.to_string()))
+        let reason = wrong_field::<T>(body).unwrap_or_else(|| error.to_string());
+        let chinese = format!("请求体不符合要求：{reason}");
+        Rejection::new(Code::BadRequest).detail(reason).detail_in(Language::SIMPLIFIED_CHINESE, chinese)
     })
 }
 

@@ -14,6 +14,7 @@ use crate::fingerprint::BadPointer;
 use crate::fingerprint::fields::Pointer;
 use crate::fingerprint::json::{self, Field};
 use crate::key::{BadKey, Key};
+use crate::language::Language;
 use crate::policy::SettingError;
 use crate::rejection::Rejection;
 
@@ -153,21 +154,22 @@ fn from_header(request: &impl RequestHead, name: &HeaderName) -> Result<Option<K
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
         (Some(value), None) => Key::from_header(value).map(Some).map_err(|bad| malformed(&bad)),
-        (Some(_), Some(_)) => Err(Rejection::new(Code::KeyMalformed).detail("The key was sent twice. Send it once.")),
+        (Some(_), Some(_)) => Err(Rejection::new(Code::KeyMalformed)
+            .detail("The key was sent twice. Send it once.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "幂等键发送了两次，请只发送一次。")),
     }
 }
 
 fn from_path(decoded: Cow<'_, str>, name: &str) -> Result<String, Rejection> {
-    text_of(decoded.into_owned(), &format!("`{name}` in the path"))
+    text_of(decoded.into_owned(), &format!("`{name}` in the path"), &format!("路径中的 `{name}`"))
 }
 
 /// Rejects a key that is not UTF-8: decoding replaces the invalid bytes, so that different keys would become the same.
-fn text_of(decoded: String, what: &str) -> Result<String, Rejection> {
+fn text_of(decoded: String, what: &str, chinese: &str) -> Result<String, Rejection> {
     match decoded.contains(char::REPLACEMENT_CHARACTER) {
-        true => {
-            Err(Rejection::new(Code::KeyMalformed)
-                .detail(format!("The key, {what}, is not valid UTF-8 after decoding.")))
-        }
+        true => Err(Rejection::new(Code::KeyMalformed)
+            .detail(format!("The key, {what}, is not valid UTF-8 after decoding."))
+            .detail_in(Language::SIMPLIFIED_CHINESE, format!("幂等键（{chinese}）解码后不是有效的 UTF-8。"))),
         false => Ok(decoded),
     }
 }
@@ -179,11 +181,12 @@ where
 {
     let mut values = pairs.filter(|(found, _)| found == name).map(|(_, value)| value.into_owned());
     match (values.next(), values.next()) {
-        (Some(_), Some(_)) => {
-            Err(Rejection::new(Code::KeyMalformed).detail(format!("The key, `{name}`, was sent twice. Send it once.")))
-        }
+        (Some(_), Some(_)) => Err(Rejection::new(Code::KeyMalformed)
+            .detail(format!("The key, `{name}`, was sent twice. Send it once."))
+            .detail_in(Language::SIMPLIFIED_CHINESE, format!("幂等键（`{name}`）发送了两次，请只发送一次。"))),
         (value, _) => {
-            value.filter(|value| !value.is_empty()).map(|value| text_of(value, &format!("`{name}`"))).transpose()
+            let what = format!("`{name}`");
+            value.filter(|value| !value.is_empty()).map(|value| text_of(value, &what, &what)).transpose()
         }
     }
 }
@@ -193,7 +196,11 @@ fn reject_encoded(request: &impl RequestHead) -> Result<(), Rejection> {
     match request.header("content-encoding").all(|encoding| encoding.eq_ignore_ascii_case(b"identity")) {
         true => Ok(()),
         false => Err(Rejection::new(Code::UnsupportedMediaType)
-            .detail("The key is in the body, which is not decoded. Send the body without a Content-Encoding.")),
+            .detail("The key is in the body, which is not decoded. Send the body without a Content-Encoding.")
+            .detail_in(
+                Language::SIMPLIFIED_CHINESE,
+                "幂等键在请求体中，但请求体不会被解码。请发送不带 Content-Encoding 的请求体。",
+            )),
     }
 }
 
@@ -204,15 +211,19 @@ fn from_body(request: &impl RequestHead, body: &[u8], pointer: &Pointer) -> Resu
             _ => Ok(None),
         };
     }
-    let reject = |why: &str| {
+    let reject = |why: &str, chinese: &str| {
         let name = pointer.names().join("/");
-        Err(Rejection::new(Code::KeyMalformed).detail(format!("The key, `/{name}`, {why}.")))
+        Err(Rejection::new(Code::KeyMalformed)
+            .detail(format!("The key, `/{name}`, {why}."))
+            .detail_in(Language::SIMPLIFIED_CHINESE, format!("幂等键（`/{name}`）{chinese}。")))
     };
     match json::field(body, pointer) {
         Some(Field::Absent) => Ok(None),
         Some(Field::Value(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-        Some(Field::Other) => reject("has to be a string or an integer"),
-        None if serde_json::from_slice::<IgnoredAny>(body).is_ok() => reject("is in a JSON body that repeats a name"),
+        Some(Field::Other) => reject("has to be a string or an integer", "必须是字符串或整数"),
+        None if serde_json::from_slice::<IgnoredAny>(body).is_ok() => {
+            reject("is in a JSON body that repeats a name", "所在的 JSON 请求体中有重复的字段名")
+        }
         None => Ok(None),
     }
 }
@@ -224,5 +235,5 @@ fn is_form(request: &impl RequestHead) -> bool {
 }
 
 fn malformed(bad: &BadKey) -> Rejection {
-    Rejection::new(Code::KeyMalformed).detail(format!("{bad}."))
+    Rejection::new(Code::KeyMalformed).detail(format!("{bad}.")).detail_in(Language::SIMPLIFIED_CHINESE, bad.chinese())
 }

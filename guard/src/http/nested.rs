@@ -6,11 +6,15 @@ use onceward_api::Code;
 use super::decide::Route;
 use super::guarded_request::GuardedRequest;
 use super::request::ParsedRequest;
+use crate::language::Language;
 use crate::rejection::Rejection;
 use crate::ticket::{Kind, Ticket};
 
 const DETAIL: &str = "Two guards around this route claim the same submission, so the handler did not run. The server log names both: \
                       remove one of them.";
+
+const CHINESE: &str =
+    "该路由外有两个守卫占用同一次提交，因此处理程序没有执行。服务器日志中列出了这两个守卫，请移除其中一个。";
 
 impl Route {
     /// Returns the rejection, unless the conflicting claim belongs to an outer guard on the same request. That is an error in the
@@ -32,7 +36,7 @@ impl Route {
                     inner_action = parsed.action(),
                     "two guards around one handler claim the same submission, so it never runs; remove one of them"
                 );
-                Rejection::new(Code::Internal).detail(DETAIL)
+                Rejection::new(Code::Internal).detail(DETAIL).detail_in(Language::SIMPLIFIED_CHINESE, CHINESE)
             }
             _ => rejection,
         }

@@ -72,12 +72,13 @@ impl fmt::Debug for RejectionFormat {
 pub struct RejectedRequest<'a> {
     problem: &'a Problem,
     rejection: &'a Rejection,
+    language: &'a str,
     prefers_html: bool,
 }
 
 impl<'a> RejectedRequest<'a> {
-    pub(super) fn new(problem: &'a Problem, rejection: &'a Rejection, prefers_html: bool) -> Self {
-        Self { problem, rejection, prefers_html }
+    pub(super) fn new(problem: &'a Problem, rejection: &'a Rejection, language: &'a str, prefers_html: bool) -> Self {
+        Self { problem, rejection, language, prefers_html }
     }
 
     /// Returns the reason, for programs.
@@ -108,6 +109,12 @@ impl<'a> RejectedRequest<'a> {
     /// Returns the cause and the next step, for developers.
     pub fn detail(&self) -> &str {
         &self.problem.detail
+    }
+
+    /// Returns the tag of the language of [`title`](Self::title) and [`detail`](Self::detail), such as `en` or `zh-CN`. A text of the
+    /// application itself is in the application's language.
+    pub fn language(&self) -> &str {
+        self.language
     }
 
     /// Returns the path of the request, if it is known.

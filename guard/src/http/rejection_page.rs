@@ -1,8 +1,6 @@
 //! The page that a person sees after a rejected form: what happened, whether it was carried out, and what to do next. The technical details
 //! for support are collapsed.
 
-mod text;
-
 use std::sync::LazyLock;
 
 use base64::Engine as _;
@@ -10,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use onceward_api::Problem;
 use sha2::{Digest as _, Sha256};
 
-use self::text::CustomerText;
+use crate::language::Texts;
 
 const STYLE: &str = ":root{color-scheme:light dark;--paper:#f7f6f3;--ink:#1b1a20;--muted:#5b5963;--line:#cbc7bc;--link:#0a6b5d}\
     @media (prefers-color-scheme:dark){:root{--paper:#121317;--ink:#edecf2;--muted:#a7a6b3;--line:#44454f;--link:#5fd0b8}}\
@@ -35,18 +33,25 @@ pub(super) fn policy() -> &'static str {
 }
 
 /// Renders the page. It needs no script and loads nothing. `message` replaces the sentence that says what happened.
-pub(super) fn render(problem: &Problem, message: Option<&str>) -> String {
-    let CustomerText { title, happened, next, back } = CustomerText::of(problem.code);
+pub(super) fn render(problem: &Problem, message: Option<&str>, texts: &Texts) -> String {
+    let (lang, text, labels) = texts.page();
+    let [title, happened, next] = [&*text.title, message.unwrap_or(&text.happened), &*text.next].map(escape);
+    let back = escape(labels.back_after(problem.code));
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+        "<!doctype html>\n<html lang=\"{lang}\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\"><title>{title}</title><style>{STYLE}</style></head>\
          <body><main><h1>{title}</h1><p>{happened}</p><p>{next}</p>\
          <p>{back}</p>\
-         <p><a class=\"home\" href=\"/\">Go to the start page</a></p>\
-         <details><summary>Details for support</summary><dl><dt>Code</dt><dd><code>{code}</code> ({status})</dd>\
-         <dt>Address</dt><dd>{path}</dd><dt>Explanation</dt><dd>{detail}</dd>{DETAILS_END}</main></body></html>\n",
-        happened = message.map_or_else(|| happened.to_owned(), escape),
+         <p><a class=\"home\" href=\"/\">{start_page}</a></p>\
+         <details><summary>{details}</summary><dl><dt>{code_label}</dt><dd><code>{code}</code> ({status})</dd>\
+         <dt>{address}</dt><dd>{path}</dd><dt>{explanation}</dt><dd>{detail}</dd>{DETAILS_END}</main></body></html>\n",
+        lang = escape(lang),
+        start_page = escape(&labels.start_page),
+        details = escape(&labels.details),
+        code_label = escape(&labels.code),
+        address = escape(&labels.address),
+        explanation = escape(&labels.explanation),
         code = problem.code,
         status = problem.status,
         path = escape(problem.instance.as_deref().unwrap_or_default()),
@@ -55,12 +60,13 @@ pub(super) fn render(problem: &Problem, message: Option<&str>) -> String {
 }
 
 /// Adds the id of the request to the technical details. Returns `None` if the id is not plain text.
-pub(super) fn with_request_id(page: &str, id: &str) -> Option<String> {
+pub(super) fn with_request_id(page: &str, label: &str, id: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if !(1..=128).contains(&id.len()) || !id.bytes().all(is_plain) {
         return None;
     }
-    Some(page.replacen(DETAILS_END, &format!("<dt>Request</dt><dd><code>{id}</code></dd>{DETAILS_END}"), 1))
+    let entry = format!("<dt>{}</dt><dd><code>{id}</code></dd>{DETAILS_END}", escape(label));
+    Some(page.replacen(DETAILS_END, &entry, 1))
 }
 
 /// Escapes text for use in a page and in an attribute.
@@ -73,6 +79,11 @@ mod tests {
     use onceward_api::Code;
 
     use super::*;
+    use crate::language::{Language, Languages};
+
+    fn render(problem: &Problem, message: Option<&str>) -> String {
+        super::render(problem, message, &Languages::fixed(Language::english()).texts(problem.code, None))
+    }
 
     /// Returns the text that a customer sees without opening the details.
     fn visible(page: &str) -> String {
@@ -136,10 +147,10 @@ mod tests {
     #[test]
     fn request_id_is_shown_if_plain() {
         let page = render(&Problem::new(Code::Internal), None);
-        let with_id = with_request_id(&page, "8e03978e-40d5").unwrap();
+        let with_id = with_request_id(&page, "Request", "8e03978e-40d5").unwrap();
         assert!(with_id.contains("<dt>Request</dt><dd><code>8e03978e-40d5</code></dd></dl></details>"), "{with_id}");
         for id in ["", "<b>", "a b", &"a".repeat(129)] {
-            assert_eq!(with_request_id(&page, id), None, "{id}");
+            assert_eq!(with_request_id(&page, "Request", id), None, "{id}");
         }
     }
 }

@@ -14,6 +14,7 @@ use super::token_source::{UnparsedForm, find_token};
 use crate::fingerprint::{Fields, Fingerprint};
 use crate::intent::Intent;
 use crate::key::Key;
+use crate::language::Language;
 use crate::policy::{Policy, TokenRules};
 use crate::rejection::Rejection;
 use crate::subject::Subject;
@@ -317,6 +318,10 @@ fn only_looks(request: &impl RequestHead) -> Result<bool, Rejection> {
 fn unreadable() -> Rejection {
     Rejection::new(Code::BadRequest)
         .detail("`Onceward-Look` has to be `true` or `false`. Nothing was looked up, and the handler did not run.")
+        .detail_in(
+            Language::SIMPLIFIED_CHINESE,
+            "`Onceward-Look` 必须是 `true` 或 `false`。没有进行查询，处理程序也没有执行。",
+        )
 }
 
 #[cfg(test)]

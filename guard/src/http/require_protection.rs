@@ -9,6 +9,7 @@ use http::StatusCode;
 use onceward_api::Code;
 
 use crate::guard::Guard;
+use crate::language::Language;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
 
@@ -209,9 +210,14 @@ impl Submission {
 }
 
 fn rejection(route: &str) -> Rejection {
-    Rejection::new(Code::Internal).detail(format!(
-        "`{route}` accepts submissions without protection. Wrap it in Protect, or in Exempt if it needs none."
-    ))
+    Rejection::new(Code::Internal)
+        .detail(format!(
+            "`{route}` accepts submissions without protection. Wrap it in Protect, or in Exempt if it needs none."
+        ))
+        .detail_in(
+            Language::SIMPLIFIED_CHINESE,
+            format!("`{route}` 在没有保护的情况下接受提交。请用 Protect 包裹该路由；如不需要保护，请用 Exempt。"),
+        )
 }
 
 impl fmt::Debug for RequireProtection {

@@ -7,11 +7,13 @@ use bytes::Bytes;
 use http::StatusCode;
 use onceward_api::{Code, IssuedToken, Outcome, Problem, header};
 
+use super::preferences::Preferences;
 use super::rejection_format::{RejectedRequest, RejectionFormat, RejectionResponse};
 use super::rejection_page;
 use super::request::RequestHead;
 use crate::effect::Effect;
 use crate::guard::Guard;
+use crate::language::{Language, Languages, Texts};
 use crate::rejection::Rejection;
 use crate::reply::Reply;
 use crate::token::Token;
@@ -22,8 +24,8 @@ pub struct GuardResponse {
     status: StatusCode,
     headers: Headers,
     body: Bytes,
-    /// True for the default page of a rejection.
-    is_page: bool,
+    /// The label of the request's id on the default page of a rejection; `None` for every other response.
+    id_label: Option<Cow<'static, str>>,
     effect: Option<Effect>,
     outcome: Option<Outcome>,
 }
@@ -34,10 +36,10 @@ type Headers = Vec<(Cow<'static, str>, Bytes)>;
 const HTML: &str = "text/html; charset=utf-8";
 
 impl GuardResponse {
-    /// Creates the rejection of a request for `path`: problem JSON, or a short page if `accept`, the value of the `Accept` header,
-    /// prefers HTML.
-    pub fn rejection(guard: &Guard, rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
-        Self::formatted(&RejectionFormat::problem(), guard, rejection, path, accept)
+    /// Creates the rejection of a request for `path`: problem JSON, or a short page if the client prefers HTML; in one of the guard's
+    /// languages.
+    pub fn rejection(guard: &Guard, rejection: &Rejection, path: &str, preferences: Preferences<'_>) -> Self {
+        Self::formatted(&RejectionFormat::problem(), guard, rejection, path, preferences)
     }
 
     /// Like [`rejection`](Self::rejection), in the format of a route.
@@ -46,14 +48,20 @@ impl GuardResponse {
         guard: &Guard,
         rejection: &Rejection,
         path: &str,
-        accept: Option<&[u8]>,
+        preferences: Preferences<'_>,
     ) -> Self {
-        Self::response(&rejection.problem().base(guard.problem_base()).instance(path), rejection, accept, format)
+        let texts = guard.languages().texts(rejection.code(), preferences.accept_language);
+        let problem = rejection.problem_in(&texts).base(guard.problem_base()).instance(path);
+        let response = Self::response(&problem, rejection, preferences, format, &texts);
+        response.said_in(&texts, guard.languages().is_negotiated())
     }
 
     /// Like [`rejection`](Self::rejection), if no guard is available.
-    pub(crate) fn without_guard(rejection: &Rejection, path: &str, accept: Option<&[u8]>) -> Self {
-        Self::response(&rejection.problem().instance(path), rejection, accept, &RejectionFormat::problem())
+    pub(crate) fn without_guard(request: &impl RequestHead, rejection: &Rejection) -> Self {
+        let preferences = Preferences::of(request);
+        let texts = Languages::negotiated().texts(rejection.code(), preferences.accept_language);
+        let problem = rejection.problem_in(&texts).instance(request.path());
+        Self::response(&problem, rejection, preferences, &RejectionFormat::problem(), &texts).said_in(&texts, true)
     }
 
     /// Like [`rejection`](Self::rejection), as a response to this request.
@@ -68,22 +76,30 @@ impl GuardResponse {
         guard: &Guard,
         rejection: &Rejection,
     ) -> Self {
-        let value = |name| request.header(name).next();
-        let response = Self::formatted(format, guard, rejection, request.path(), value("accept"));
-        response.with_request_id(value(header::REQUEST_ID))
+        let response = Self::formatted(format, guard, rejection, request.path(), Preferences::of(request));
+        response.with_request_id(request.header(header::REQUEST_ID).next())
     }
 
-    /// Like [`rejection`](Self::rejection), without a guard and a request: problem JSON without the path.
+    /// Like [`rejection`](Self::rejection), without a guard and a request: problem JSON in English, without the path.
     pub(crate) fn without_request(rejection: &Rejection) -> Self {
-        Self::response(&rejection.problem(), rejection, None, &RejectionFormat::problem())
+        let texts = Languages::fixed(Language::english()).texts(rejection.code(), None);
+        let problem = rejection.problem_in(&texts);
+        let response = Self::response(&problem, rejection, Preferences::none(), &RejectionFormat::problem(), &texts);
+        response.said_in(&texts, false)
     }
 
     /// The format only changes how the rejection is said: the headers that SDKs and gateways use are the same in every format.
-    fn response(problem: &Problem, rejection: &Rejection, accept: Option<&[u8]>, format: &RejectionFormat) -> Self {
-        let prefers_html = accept.is_some_and(prefers_html);
-        let written = format.write(&RejectedRequest::new(problem, rejection, prefers_html));
+    fn response(
+        problem: &Problem,
+        rejection: &Rejection,
+        preferences: Preferences<'_>,
+        format: &RejectionFormat,
+        texts: &Texts,
+    ) -> Self {
+        let prefers_html = preferences.accept.is_some_and(prefers_html);
+        let written = format.write(&RejectedRequest::new(problem, rejection, texts.tag(), prefers_html));
         let is_page = prefers_html && written.is_none();
-        let said = written.unwrap_or_else(|| if is_page { page(problem, rejection) } else { plain(problem) });
+        let said = written.unwrap_or_else(|| if is_page { page(problem, rejection, texts) } else { plain(problem) });
         let RejectionResponse { status, mut headers, body } = said;
         headers.retain(|(name, _)| !is_reserved(name));
         add(&mut headers, "cache-control", "no-store");
@@ -93,7 +109,8 @@ impl GuardResponse {
         let code = rejection.code();
         add(&mut headers, header::RETRY, code.retry().as_str());
         add_outcome(&mut headers, Outcome::Rejected(code));
-        let response = Self { status, headers, body, is_page, effect: None, outcome: None };
+        let id_label = is_page.then(|| texts.page().2.request);
+        let response = Self { status, headers, body, id_label, effect: None, outcome: None };
         match code {
             Code::Internal => response,
             Code::OutcomeUnknown | Code::UpstreamTimeout | Code::UpstreamFailed => {
@@ -113,7 +130,7 @@ impl GuardResponse {
         add(&mut headers, header::IDEMPOTENT_REPLAYED, "true");
         add_outcome(&mut headers, Outcome::Replayed);
         let (status, body) = (status(reply.status()), reply.body().clone());
-        Self { status, headers, body, is_page: false, effect: None, outcome: Some(Outcome::Replayed) }
+        Self { status, headers, body, id_label: None, effect: None, outcome: Some(Outcome::Replayed) }
     }
 
     /// Creates the response to a token request.
@@ -122,7 +139,7 @@ impl GuardResponse {
         add(&mut headers, "cache-control", "no-store");
         add(&mut headers, "content-type", "application/json");
         let body = serde_json::to_vec(&issued(token, ttl)).unwrap_or_default().into();
-        Self { status: StatusCode::CREATED, headers, body, is_page: false, effect: None, outcome: None }
+        Self { status: StatusCode::CREATED, headers, body, id_label: None, effect: None, outcome: None }
     }
 
     /// Creates the response to a method that a route does not have.
@@ -136,11 +153,23 @@ impl GuardResponse {
     /// response that is not such a page, or if the id is not plain text.
     #[must_use]
     pub fn with_request_id(mut self, id: Option<&[u8]>) -> Self {
-        let id = id.filter(|_| self.is_page).map(std::str::from_utf8);
-        if let (Some(Ok(id)), Ok(page)) = (id, std::str::from_utf8(&self.body))
-            && let Some(page) = rejection_page::with_request_id(page, id)
+        let id = id.map(std::str::from_utf8);
+        if let (Some(label), Some(Ok(id)), Ok(page)) = (&self.id_label, id, std::str::from_utf8(&self.body))
+            && let Some(page) = rejection_page::with_request_id(page, label, id)
         {
             self.body = page.into();
+        }
+        self
+    }
+
+    /// Adds the headers of the language, unless the format has set them itself.
+    fn said_in(mut self, texts: &Texts, is_negotiated: bool) -> Self {
+        let tag = if self.id_label.is_some() { texts.page().0 } else { texts.tag() };
+        if !self.headers.iter().any(|(name, _)| name == "content-language") {
+            add(&mut self.headers, "content-language", tag.to_owned());
+        }
+        if is_negotiated {
+            add(&mut self.headers, "vary", "Accept-Language");
         }
         self
     }
@@ -189,8 +218,8 @@ impl GuardResponse {
 }
 
 /// Creates the page for a browser that navigates.
-fn page(problem: &Problem, rejection: &Rejection) -> RejectionResponse {
-    let page = rejection_page::render(problem, rejection.message_for_people());
+fn page(problem: &Problem, rejection: &Rejection, texts: &Texts) -> RejectionResponse {
+    let page = rejection_page::render(problem, rejection.message_for_people(), texts);
     let response = RejectionResponse::new(status(problem.status)).body(HTML, page);
     response.header("content-security-policy", rejection_page::policy())
 }
@@ -356,7 +385,9 @@ mod tests {
     #[test]
     fn rejection_is_a_problem_that_outer_guards_understand() {
         let (guard, _clock) = testing::guard();
-        let reject = |code: Code, accept| GuardResponse::rejection(&guard, &code.into(), "/orders", accept);
+        let reject = |code: Code, accept| {
+            GuardResponse::rejection(&guard, &code.into(), "/orders", Preferences::none().accept(accept))
+        };
         let used = reject(Code::TokenUsed, None);
         assert_eq!(used.status(), StatusCode::CONFLICT);
         assert_eq!(header(&used, "content-type"), Some(&b"application/problem+json"[..]));
@@ -376,7 +407,9 @@ mod tests {
     #[test]
     fn request_id_is_on_the_page_of_a_rejection_only() {
         let (guard, _clock) = testing::guard();
-        let reject = |accept| GuardResponse::rejection(&guard, &Code::TokenUsed.into(), "/orders", accept);
+        let reject = |accept| {
+            GuardResponse::rejection(&guard, &Code::TokenUsed.into(), "/orders", Preferences::none().accept(accept))
+        };
         let shows = |response: GuardResponse| {
             let response = response.with_request_id(Some(b"id-4711"));
             String::from_utf8_lossy(response.body()).contains("id-4711")
@@ -389,7 +422,8 @@ mod tests {
     fn user_message_replaces_the_sentence_on_the_page() {
         let (guard, _clock) = testing::guard();
         let page = |rejection: Rejection| {
-            let response = GuardResponse::rejection(&guard, &rejection, "/orders", Some(b"text/html"));
+            let response =
+                GuardResponse::rejection(&guard, &rejection, "/orders", Preferences::none().accept(Some(b"text/html")));
             let page = String::from_utf8_lossy(response.body()).into_owned();
             page.split_once("<details>").unwrap().0.to_owned()
         };
@@ -404,7 +438,7 @@ mod tests {
     fn retry_after_is_rounded_up_to_whole_seconds() {
         let (guard, _clock) = testing::guard();
         let rejection = Rejection::new(Code::TooSoon).wait(Duration::from_millis(1_001));
-        let response = GuardResponse::rejection(&guard, &rejection, "/", None);
+        let response = GuardResponse::rejection(&guard, &rejection, "/", Preferences::none());
         assert_eq!(header(&response, "retry-after"), Some(&b"2"[..]));
     }
 
@@ -424,5 +458,87 @@ mod tests {
         assert!(OutcomeHeaders::of(Outcome::Executed, false).server_timing.is_none());
         assert!(OutcomeHeaders::of(Outcome::Executed, true).server_timing.is_some());
         assert!(OutcomeHeaders::of(Outcome::NotApplied, false).server_timing.is_some());
+    }
+
+    #[test]
+    fn language_changes_words_and_nothing_that_decides() {
+        let (guard, _clock) = testing::guard();
+        for code in Code::ALL {
+            for accept in [None, Some(&b"text/html"[..])] {
+                let response = |language: &'static str| {
+                    let preferences = Preferences::none().accept(accept).accept_language(Some(language.as_bytes()));
+                    GuardResponse::rejection(&guard, &code.into(), "/orders", preferences)
+                };
+                let (english, chinese, unknown) = (response("en"), response("zh-CN"), response("fr"));
+                assert_eq!(header(&english, "content-language"), Some(&b"en"[..]));
+                assert_eq!(header(&chinese, "content-language"), Some(&b"zh-CN"[..]));
+                let others = |response: &GuardResponse| {
+                    let headers = response.headers().filter(|(name, _)| *name != "content-language");
+                    (response.status(), headers.map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>())
+                };
+                assert_eq!(header(&chinese, "vary"), Some(&b"Accept-Language"[..]));
+                assert_eq!(others(&english), others(&chinese), "{code}");
+                assert_eq!(english.body(), unknown.body(), "{code}");
+                assert_ne!(english.body(), chinese.body(), "{code}");
+            }
+            let problem = |language: &'static [u8]| -> serde_json::Value {
+                let preferences = Preferences::none().accept_language(Some(language));
+                let response = GuardResponse::rejection(&guard, &code.into(), "/orders", preferences);
+                let mut problem: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+                for text in ["title", "detail"] {
+                    problem.as_object_mut().unwrap().remove(text).unwrap();
+                }
+                problem
+            };
+            assert_eq!(problem(b"en"), problem(b"zh"), "{code}");
+        }
+    }
+
+    #[test]
+    fn text_of_the_application_stays_as_it_is() {
+        let (guard, _clock) = testing::guard();
+        let detail = |rejection: Rejection, language: &'static [u8]| {
+            let preferences = Preferences::none().accept_language(Some(language));
+            let response = GuardResponse::rejection(&guard, &rejection, "/", preferences);
+            let problem: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+            problem["detail"].as_str().unwrap().to_owned()
+        };
+        for own in [Rejection::new(Code::TooSoon).detail("own"), Rejection::new(Code::TooSoon).message("own")] {
+            assert_eq!((detail(own.clone(), b"en"), detail(own, b"zh")), ("own".into(), "own".into()));
+        }
+        let both = || Rejection::new(Code::TooSoon).detail("own").detail_in("zh-CN", "自己的");
+        assert_eq!((detail(both(), b"en"), detail(both(), b"zh")), ("own".into(), "自己的".into()));
+        let replaced = both().detail("other");
+        assert_eq!(detail(replaced, b"zh"), "other", "a translation of the former detail");
+    }
+
+    #[test]
+    fn format_receives_the_language_and_its_words() {
+        let (guard, _clock) = testing::guard();
+        let format = RejectionFormat::new(|rejected| {
+            let body = format!("{} {}", rejected.language(), rejected.title());
+            Some(RejectionResponse::new(StatusCode::OK).body("text/plain", body))
+        });
+        let said = |language: &'static [u8]| {
+            let preferences = Preferences::none().accept_language(Some(language));
+            GuardResponse::formatted(&format, &guard, &Code::TokenUsed.into(), "/", preferences)
+        };
+        assert_eq!(&said(b"zh").body()[..], "zh-CN 请勿重复提交".as_bytes());
+        assert_eq!(&said(b"en").body()[..], b"en This was already sent");
+        assert_eq!(header(&said(b"zh"), "content-language"), Some(&b"zh-CN"[..]));
+    }
+
+    #[test]
+    fn fixed_language_does_not_vary() {
+        let store = crate::store::Memory::new();
+        let languages = Languages::fixed(Language::simplified_chinese());
+        let guard = Guard::builder(store).by_hand().languages(languages).build();
+        let preferences = Preferences::none().accept(Some(b"text/html")).accept_language(Some(b"en"));
+        let page = GuardResponse::rejection(&guard, &Code::TokenUsed.into(), "/", preferences);
+        assert_eq!((header(&page, "content-language"), header(&page, "vary")), (Some(&b"zh-CN"[..]), None));
+        let page = page.with_request_id(Some(b"id-1"));
+        let text = String::from_utf8_lossy(page.body());
+        assert!(text.contains("<html lang=\"zh-CN\">") && text.contains("<dt>请求编号</dt>"), "{text}");
+        assert!(!text.contains("Explanation") && !text.contains("Details"), "{text}");
     }
 }

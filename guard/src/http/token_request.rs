@@ -9,6 +9,7 @@ use super::response::GuardResponse;
 use super::subject_source::SubjectSource;
 use crate::binding::Binding;
 use crate::guard::Guard;
+use crate::language::Language;
 use crate::mode::Mode;
 use crate::rejection::Rejection;
 
@@ -43,7 +44,8 @@ async fn issue<R: RequestHead>(
     let asked: TokenRequest = parse_json(media_type, body.body())?.unwrap_or_default();
     if asked.subject.is_some() {
         return Err(Rejection::new(Code::BadRequest)
-            .detail("`subject` is not accepted here: the application decides which subject the token belongs to."));
+            .detail("`subject` is not accepted here: the application decides which subject the token belongs to.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "此处不接受 `subject`：令牌所属的主体由应用决定。"));
     }
     let ttl = guard.ttl(asked.ttl, guard.token_ttl())?;
     let bound = Binding::to(asked.action.as_deref(), subject);

@@ -8,9 +8,10 @@ use bytes::BytesMut;
 use futures_util::StreamExt as _;
 use onceward_api::{Code, header};
 
-use self::form::{Form, Scan, broken};
+use self::form::{Form, Scan};
 use super::body::{BodyEnd, RequestBody, broken_off};
 use super::request::{RequestHead, visible};
+use crate::language::Language;
 use crate::rejection::Rejection;
 use crate::token::Credential;
 
@@ -77,12 +78,21 @@ async fn read_form<B: RequestBody>(
         Scan::Found(token) => carried.and(Cow::Owned(token)),
         Scan::Absent => Ok(()),
         Scan::More if carried.token.is_some() => Ok(()),
-        Scan::More => Err(Rejection::new(Code::BodyTooLarge).detail(format!(
-            "No token was found in the first {limit} bytes of the form. Send it as the first field, or in the Onceward-Token header."
-        ))),
+        Scan::More => Err(not_within(limit)),
         Scan::Broken(_) if unparsed == UnparsedForm::HasNoToken => Ok(()),
-        Scan::Broken(how) => Err(broken(how)),
+        Scan::Broken(how) => Err(how.rejection()),
     }
+}
+
+fn not_within(limit: usize) -> Rejection {
+    Rejection::new(Code::BodyTooLarge)
+        .detail(format!(
+            "No token was found in the first {limit} bytes of the form. Send it as the first field, or in the Onceward-Token header."
+        ))
+        .detail_in(
+            Language::SIMPLIFIED_CHINESE,
+            format!("在表单的前 {limit} 字节中没有找到令牌。请将令牌作为第一个字段发送，或放在 Onceward-Token 请求头中。"),
+        )
 }
 
 /// The treatment of a form that cannot be parsed.
@@ -104,7 +114,11 @@ impl<'a> TokenSources<'a> {
         match &self.token {
             _ if other.is_empty() => Ok(()),
             Some(token) if *token != other => Err(Rejection::new(Code::TokenMalformed)
-                .detail("The request carries two different tokens. Send one, in the header or in the form.")),
+                .detail("The request carries two different tokens. Send one, in the header or in the form.")
+                .detail_in(
+                    Language::SIMPLIFIED_CHINESE,
+                    "请求携带了两个不同的令牌。请只发送一个，放在请求头或表单中。",
+                )),
             Some(_) => Ok(()),
             None => {
                 self.token = Some(other);

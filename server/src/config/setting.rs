@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [Setting; 40] = [
+pub const SETTINGS: [Setting; 41] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Address to listen on"),
     plain(
         "admin_listen",
@@ -112,6 +112,13 @@ pub const SETTINGS: [Setting; 40] = [
         "Start with a Redis that may evict records. After an eviction, a key may run a second time",
     ),
     plain("demo", "BOOL", Some("auto"), "Serve a demo shop at `/`; `auto`: only with the memory store"),
+    plain(
+        "language",
+        "LANGUAGE",
+        Some("auto"),
+        "Language of rejections and of the pages that explain error codes: `en`, `zh-CN`, or `auto`: by the `Accept-Language` header of each \
+         request. Codes, statuses and headers are the same in every language",
+    ),
     plain("store_timeout", "DURATION", Some("250ms"), "Timeout of a store command"),
     plain(
         "wait_for",

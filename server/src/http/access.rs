@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
 use onceward::http::RequestHead;
-use onceward::{Attempt, Clock, Rejection, WarningLimits};
+use onceward::{Attempt, Clock, Language, Rejection, WarningLimits};
 use onceward_api::{Code, header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -79,10 +79,10 @@ impl Access {
         let attempt = std::str::from_utf8(name).ok().filter(|_| sent.next().is_none()).map(Attempt::new);
         match attempt {
             Some(Ok(attempt)) => Ok(Some(attempt)),
-            _ => Err(bad_request(format!(
-                "`{}` must be sent once, with 1 to 255 visible ASCII characters.",
-                header::ATTEMPT
-            ))),
+            _ => Err(bad_request(
+                format!("`{}` must be sent once, with 1 to 255 visible ASCII characters.", header::ATTEMPT),
+                format!("`{}` 必须发送一次，由 1 到 255 个可见的 ASCII 字符组成。", header::ATTEMPT),
+            )),
         }
     }
 
@@ -96,7 +96,8 @@ impl Access {
         }
         self.warn_of_key(request);
         Err(Rejection::new(Code::Unauthorized)
-            .detail("The API key is missing or wrong. Send it as `Authorization: Bearer …`."))
+            .detail("The API key is missing or wrong. Send it as `Authorization: Bearer …`.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "API 密钥缺失或错误。请以 `Authorization: Bearer …` 发送。"))
     }
 
     /// Returns the address of the client. Forwarding headers count only from a trusted proxy.

@@ -16,7 +16,7 @@ use actix_web::web::{Bytes, BytesMut, Data};
 use actix_web::{Error, HttpMessage as _};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, Stream};
-use onceward::Rejection;
+use onceward::{Language, Rejection};
 use onceward_api::Code;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -114,7 +114,8 @@ pub async fn admit<B: MessageBody>(
     let Some(_slot) = context.limits().enter() else {
         COUNTERS.shed.increment(1);
         let rejection = Rejection::new(Code::Overloaded)
-            .detail("Too many requests are in flight. Nothing ran. Send the same request again in a moment.");
+            .detail("Too many requests are in flight. Nothing ran. Send the same request again in a moment.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "正在处理的请求过多。请求没有执行。请稍后重新发送同一请求。");
         let answer = context.respond(request.request(), Err(rejection.into()));
         return Ok(request.into_response(answer).map_into_right_body());
     };
@@ -124,8 +125,11 @@ pub async fn admit<B: MessageBody>(
 fn late(context: &Context, request: ServiceRequest) -> ServiceResponse {
     COUNTERS.slow_bodies.increment(1);
     let within = onceward_api::duration::text(context.limits().arrival);
-    let detail = format!("The body did not arrive within {within}. Nothing ran.");
-    let mut answer = context.respond(request.request(), Err(bad_request(detail).into()));
+    let rejection = bad_request(
+        format!("The body did not arrive within {within}. Nothing ran."),
+        format!("请求体没有在 {within} 内到达。请求没有执行。"),
+    );
+    let mut answer = context.respond(request.request(), Err(rejection.into()));
     answer.head_mut().set_connection_type(ConnectionType::Close);
     request.into_response(answer)
 }

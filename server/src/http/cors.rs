@@ -11,6 +11,7 @@ use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, ORIGIN};
 use actix_web::middleware::Next;
 use actix_web::web::Data;
+use onceward::Rejection;
 use onceward::actix::reject;
 use onceward_api::header;
 
@@ -86,21 +87,30 @@ pub async fn explain_preflight<B: MessageBody>(
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let answer = next.call(request).await?;
-    let refused = answer.response().error().and_then(Error::as_error).map(detail);
+    let refused = answer.response().error().and_then(Error::as_error).map(explained);
     let context = answer.request().app_data::<Data<Context>>();
     let (Some(detail), Some(context)) = (refused, context) else { return Ok(answer.map_into_left_body()) };
-    let problem = reject(answer.request(), context.guard(), &bad_request(detail));
+    let problem = reject(answer.request(), context.guard(), &detail);
     Ok(answer.into_response(problem).map_into_right_body())
 }
 
-fn detail(error: &CorsError) -> String {
+fn explained(error: &CorsError) -> Rejection {
     match error {
-        CorsError::MethodNotAllowed => "Pages of the origins in `cors_origins` may use only GET and POST.".to_owned(),
+        CorsError::MethodNotAllowed => bad_request(
+            "Pages of the origins in `cors_origins` may use only GET and POST.",
+            "`cors_origins` 中来源的页面只能使用 GET 和 POST。",
+        ),
         CorsError::HeadersNotAllowed | CorsError::BadRequestHeaders => {
             let names = allowed_headers().map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
-            format!("Pages of the origins in `cors_origins` may send only these headers: {names}.")
+            bad_request(
+                format!("Pages of the origins in `cors_origins` may send only these headers: {names}."),
+                format!("`cors_origins` 中来源的页面只能发送以下请求头：{names}。"),
+            )
         }
-        _ => "This origin is not allowed. The operator of the service can allow it with `cors_origins`.".to_owned(),
+        _ => bad_request(
+            "This origin is not allowed. The operator of the service can allow it with `cors_origins`.",
+            "不允许此来源。服务的运维人员可以通过 `cors_origins` 允许它。",
+        ),
     }
 }
 

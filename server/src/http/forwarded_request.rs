@@ -35,6 +35,8 @@ impl ForwardedRequest {
                     return Err(bad_request(
                         "The headers that describe the original request differ. The gateway must overwrite or remove X-Original-Method, \
                          X-Original-URI, X-Forwarded-Method and X-Forwarded-Uri.",
+                        "描述原始请求的请求头不一致。网关必须覆盖或移除 X-Original-Method、X-Original-URI、X-Forwarded-Method 和 \
+                         X-Forwarded-Uri。",
                     ));
                 }
                 _ => found = Some(form),
@@ -44,6 +46,8 @@ impl ForwardedRequest {
             bad_request(
                 "The original request is missing. The gateway must send its method and URI in X-Original-Method and X-Original-URI, or in \
                  X-Forwarded-Method and X-Forwarded-Uri, or append the URI to /forward-auth.",
+                "缺少原始请求。网关必须在 X-Original-Method 和 X-Original-URI（或 X-Forwarded-Method 和 X-Forwarded-Uri）中发送其方法和 URI,\
+                 或将 URI 附加在 /forward-auth 之后。",
             )
         })
     }
@@ -78,15 +82,19 @@ fn forms(request: &HttpRequest) -> Result<Vec<ForwardedRequest>, Rejection> {
         }
         let [method_name, uri_name] = names;
         if methods.len() != uris.len() {
-            return Err(bad_request(format!("`{method_name}` and `{uri_name}` must be sent together, once each.")));
+            return Err(bad_request(
+                format!("`{method_name}` and `{uri_name}` must be sent together, once each."),
+                format!("`{method_name}` 和 `{uri_name}` 必须同时发送，且各发送一次。"),
+            ));
         }
         for (method, uri) in methods.into_iter().zip(uris) {
             let read = Option::zip(method.to_str().ok(), uri.to_str().ok())
                 .and_then(|(method, uri)| ForwardedRequest::read(method, uri));
             forms.push(read.ok_or_else(|| {
-                bad_request(format!(
-                    "`{method_name}` must be a method, and `{uri_name}` a path that begins with a slash."
-                ))
+                bad_request(
+                    format!("`{method_name}` must be a method, and `{uri_name}` a path that begins with a slash."),
+                    format!("`{method_name}` 必须是请求方法，`{uri_name}` 必须是以斜杠开头的路径。"),
+                )
             })?);
         }
     }

@@ -62,9 +62,18 @@ impl GatewayOptions {
                 _ => {
                     let name = pair.split('=').next().unwrap_or_default();
                     return Err(match name {
-                        "style" => bad_request("`style` must be `nginx` or `traefik`."),
-                        "next_token" => bad_request("`next_token` must be `true` or `false`."),
-                        _ => bad_request("Unknown option: the query may contain only `style` and `next_token`."),
+                        "style" => bad_request(
+                            "`style` must be `nginx` or `traefik`.",
+                            "`style` 必须是 `nginx` 或 `traefik`。",
+                        ),
+                        "next_token" => bad_request(
+                            "`next_token` must be `true` or `false`.",
+                            "`next_token` 必须是 `true` 或 `false`。",
+                        ),
+                        _ => bad_request(
+                            "Unknown option: the query may contain only `style` and `next_token`.",
+                            "未知选项：查询参数只能包含 `style` 和 `next_token`。",
+                        ),
                     });
                 }
             }

@@ -1,8 +1,8 @@
 //! The JSON body of a request.
 
 use actix_web::{HttpMessage as _, HttpRequest, web};
-use onceward::Rejection;
 use onceward::http::parse_json;
+use onceward::{Language, Rejection};
 use onceward_api::Code;
 use serde::de::DeserializeOwned;
 
@@ -30,7 +30,10 @@ pub(crate) async fn read_json_up_to<T: DeserializeOwned>(
     limit: usize,
 ) -> Result<Option<T>, Rejection> {
     let body = body.to_bytes_limited(limit).await.map_err(|_| Rejection::new(Code::BodyTooLarge))?;
-    let body = body
-        .map_err(|_| Rejection::new(Code::BadRequest).detail("The connection failed before the body was complete."))?;
+    let body = body.map_err(|_| {
+        Rejection::new(Code::BadRequest)
+            .detail("The connection failed before the body was complete.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "请求体尚未接收完整，连接已中断。")
+    })?;
     parse_json(request.content_type(), &body)
 }

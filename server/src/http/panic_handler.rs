@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo};
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpResponse, ResponseError};
 use futures_util::FutureExt as _;
@@ -73,6 +73,7 @@ impl ResponseError for InternalError {
         HttpResponse::InternalServerError()
             .insert_header((CACHE_CONTROL, "no-store"))
             .insert_header((header::OUTCOME, Outcome::Rejected(Code::Internal).as_str()))
+            .insert_header((CONTENT_LANGUAGE, "en"))
             .insert_header((CONTENT_TYPE, Problem::CONTENT_TYPE))
             .json(problem)
     }

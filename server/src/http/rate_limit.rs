@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use onceward::Rejection;
+use onceward::{Language, Rejection};
 use onceward_api::Code;
 use tokio::time::Instant;
 
@@ -212,16 +212,23 @@ impl Shortage {
         let Self { scope, allowance, bucket } = self;
         if count > allowance.burst {
             let most = allowance.burst;
-            return bad_request(format!("`count` exceeds the burst limit of {most} tokens."));
+            return bad_request(
+                format!("`count` exceeds the burst limit of {most} tokens."),
+                format!("`count` 超出突发上限（{most} 个令牌）。"),
+            );
         }
-        let whose = match scope {
-            LimitScope::Client => "this client",
-            LimitScope::Total => "all clients together",
+        let (whose, chinese) = match scope {
+            LimitScope::Client => ("this client", "该客户端"),
+            LimitScope::Total => ("all clients together", "所有客户端合计"),
         };
         Rejection::new(Code::RateLimited)
             .detail(format!(
                 "The rate limit for tokens of {whose} is exceeded. Send the same request again after Retry-After."
             ))
+            .detail_in(
+                Language::SIMPLIFIED_CHINESE,
+                format!("{chinese}获取令牌的请求超出了速率限制。请在 Retry-After 之后重新发送同一请求。"),
+            )
             .wait(allowance.refill_time(count - bucket.left))
     }
 }

@@ -8,8 +8,9 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVal
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use onceward::http::Preferences;
 use onceward::tower::{issue_token, reject};
-use onceward::{Guard, Rejection};
+use onceward::{Guard, Language, Languages, Rejection};
 use onceward_api::{Code, TokenRequest};
 
 use super::body::{AnyBody, whole};
@@ -94,7 +95,9 @@ impl OwnRoutes {
         routes: &RouteTable,
     ) -> Response<AnyBody> {
         let Some(route) = route else {
-            let rejection = Rejection::new(Code::NotFound).detail("The proxy has no such route.");
+            let rejection = Rejection::new(Code::NotFound)
+                .detail("The proxy has no such route.")
+                .detail_in(Language::SIMPLIFIED_CHINESE, "代理没有此路由。");
             return rejected(&parts, context.guard(), &rejection);
         };
         if !route.allows(&parts.method) {
@@ -106,7 +109,7 @@ impl OwnRoutes {
             OwnRoute::Alive => text("alive\n"),
             OwnRoute::Ready => ready(&parts, context).await,
             OwnRoute::Script(url) => script(&url, &parts.headers, &self.path),
-            OwnRoute::Explanation(code) => explanation(code),
+            OwnRoute::Explanation(code) => explanation(code, &parts, context.guard().languages()),
         }
     }
 }
@@ -163,11 +166,17 @@ fn script(url: &ScriptUrl, headers: &HeaderMap, base: &str) -> Response<AnyBody>
 }
 
 /// The page that explains an error code.
-fn explanation(code: Code) -> Response<AnyBody> {
-    let (policy, html) = pages::explanation(code, "");
-    let html_type = "text/html; charset=utf-8".to_owned();
-    let headers = vec![("content-security-policy", policy.to_owned()), ("content-type", html_type)];
-    with_headers(Response::new(whole(html)), headers)
+fn explanation(code: Code, parts: &Parts, languages: &Languages) -> Response<AnyBody> {
+    let page = pages::explanation(code, languages, Preferences::of(parts).accept_language, "");
+    let mut headers = vec![
+        ("content-security-policy", page.policy.to_owned()),
+        ("content-type", "text/html; charset=utf-8".to_owned()),
+        ("content-language", page.language.to_owned()),
+    ];
+    if languages.is_negotiated() {
+        headers.push(("vary", "Accept-Language".to_owned()));
+    }
+    with_headers(Response::new(whole(page.html)), headers)
 }
 
 fn text(body: &'static str) -> Response<AnyBody> {

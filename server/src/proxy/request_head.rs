@@ -4,7 +4,7 @@ use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Uri, Version};
-use onceward::Rejection;
+use onceward::{Language, Rejection};
 use onceward_api::Code;
 
 /// The methods that clients use, for `Allow`.
@@ -19,31 +19,40 @@ pub(super) const FORWARDED_METHODS: &str = "GET, HEAD, OPTIONS, POST, PUT, PATCH
 /// If the request is ambiguous, or has a method that a reverse proxy does not forward.
 pub(super) fn check(parts: &mut Parts) -> Result<(), Rejection> {
     if [Method::CONNECT, Method::TRACE].contains(&parts.method) {
-        return Err(Rejection::new(Code::MethodNotAllowed).detail("The proxy does not forward CONNECT and TRACE."));
+        return Err(Rejection::new(Code::MethodNotAllowed)
+            .detail("The proxy does not forward CONNECT and TRACE.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "代理不转发 CONNECT 和 TRACE。"));
     }
     let mut hosts = parts.headers.get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
-        (Some(_), Some(_)) => return Err(bad("`Host` was sent twice.")),
-        (host, _) => host.map(|host| authority(host).ok_or_else(|| bad("`Host` is malformed."))).transpose()?,
+        (Some(_), Some(_)) => return Err(bad("`Host` was sent twice.", "`Host` 发送了两次。")),
+        (host, _) => host
+            .map(|host| authority(host).ok_or_else(|| bad("`Host` is malformed.", "`Host` 格式错误。")))
+            .transpose()?,
     };
     if parts.uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(bad("The target contains user info."));
+        return Err(bad("The target contains user info.", "请求目标中包含用户信息。"));
     }
     if parts.headers.get_all(TRANSFER_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
     {
-        return Err(bad("The proxy reads no `Transfer-Encoding` but `chunked`."));
+        return Err(bad(
+            "The proxy reads no `Transfer-Encoding` but `chunked`.",
+            "代理只支持 `chunked` 这一种 `Transfer-Encoding`。",
+        ));
     }
     match parts.uri.authority().map(Authority::as_str).map(HeaderValue::from_str) {
         // RFC 9112, section 3.2.2: a proxy ignores the `Host` beside an absolute form.
         Some(Ok(named)) => drop(parts.headers.insert(HOST, named)),
-        Some(Err(_)) => return Err(bad("The target is malformed.")),
-        None if host.is_none() && parts.version >= Version::HTTP_11 => return Err(bad("`Host` is missing.")),
+        Some(Err(_)) => return Err(bad("The target is malformed.", "请求目标格式错误。")),
+        None if host.is_none() && parts.version >= Version::HTTP_11 => {
+            return Err(bad("`Host` is missing.", "缺少 `Host`。"));
+        }
         None => {}
     }
     if parts.uri.path() == "*" {
-        return Err(bad("The proxy does not forward `OPTIONS *`."));
+        return Err(bad("The proxy does not forward `OPTIONS *`.", "代理不转发 `OPTIONS *`。"));
     }
-    parts.uri = origin_form(&parts.uri).ok_or_else(|| bad("The target is malformed."))?;
+    parts.uri = origin_form(&parts.uri).ok_or_else(|| bad("The target is malformed.", "请求目标格式错误。"))?;
     Ok(())
 }
 
@@ -67,8 +76,8 @@ fn origin_form(uri: &Uri) -> Option<Uri> {
     }
 }
 
-fn bad(detail: &'static str) -> Rejection {
-    Rejection::new(Code::BadRequest).detail(detail)
+fn bad(detail: &'static str, chinese: &'static str) -> Rejection {
+    Rejection::new(Code::BadRequest).detail(detail).detail_in(Language::SIMPLIFIED_CHINESE, chinese)
 }
 
 #[cfg(test)]

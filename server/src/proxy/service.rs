@@ -8,7 +8,7 @@ use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use onceward::{Guard, Rejection};
+use onceward::{Guard, Language, Rejection};
 use onceward_api::{Code, header};
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -116,7 +116,8 @@ impl ProxyService {
         if place.is_none() && !is_exempt {
             COUNTERS.shed.increment(1);
             let rejection = Rejection::new(Code::Overloaded)
-                .detail("Too many requests are in flight. Nothing ran. Send the same request again in a moment.");
+                .detail("Too many requests are in flight. Nothing ran. Send the same request again in a moment.")
+                .detail_in(Language::SIMPLIFIED_CHINESE, "正在处理的请求过多。请求没有执行。请稍后重新发送同一请求。");
             return rejected(&parts, self.guard(), &rejection);
         }
         let body = CountedBody::new(TimedBody::new(body, self.request_timeout), place.clone());

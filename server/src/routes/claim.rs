@@ -125,7 +125,7 @@ pub(crate) async fn complete(request: HttpRequest, body: web::Payload, context: 
 async fn complete_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
     let asked: Option<CompleteRequest> = read_json_up_to(request, body, LIMIT).await?;
-    let CompleteRequest { pass, reply } = asked.ok_or_else(|| bad_request("`pass` is missing."))?;
+    let CompleteRequest { pass, reply } = asked.ok_or_else(|| bad_request("`pass` is missing.", "缺少 `pass`。"))?;
     let reply = reply.as_ref().map(from_wire).transpose()?;
     settled(context.pass(request, &pass).await?.complete(reply).await)
 }
@@ -193,12 +193,17 @@ impl Context {
     async fn presented(&self, request: &HttpRequest, body: web::Payload) -> Result<SignedPass, Rejection> {
         self.access().require_backend(request)?;
         let asked: Option<PassRequest> = read_json(request, body).await?;
-        self.pass(request, &asked.ok_or_else(|| bad_request("`pass` is missing."))?.pass).await
+        self.pass(request, &asked.ok_or_else(|| bad_request("`pass` is missing.", "缺少 `pass`。"))?.pass).await
     }
 
     async fn pass(&self, request: &HttpRequest, text: &str) -> Result<SignedPass, Rejection> {
         let pass = self.guard().open_pass(text).await.map_err(unavailable)?;
-        let pass = pass.ok_or_else(|| bad_request("`pass` was not issued by this service, or it was altered."))?;
+        let pass = pass.ok_or_else(|| {
+            bad_request(
+                "`pass` was not issued by this service, or it was altered.",
+                "`pass` 不是由本服务签发的，或已被改动。",
+            )
+        })?;
         LoggedPolicy::of_claim(pass.ticket().kind()).note(request);
         Ok(pass)
     }

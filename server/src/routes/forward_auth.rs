@@ -8,8 +8,8 @@ use actix_web::http::header::{
 };
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, HttpResponse, get, web};
-use onceward::http::{action_of, token_in};
-use onceward::{Intent, Policy, Rejection, Subject};
+use onceward::http::{Preferences, action_of, token_in};
+use onceward::{Intent, Language, Policy, Rejection, Subject};
 use onceward_api::{Code, Outcome, Problem, header};
 
 use crate::context::Context;
@@ -23,6 +23,7 @@ const LONGEST: usize = 256;
 /// The detail of `token_missing`: unlike the guard, a gateway does not forward form fields.
 const TOKEN_MISSING: &str = "This request needs a one-time token in the Onceward-Token header or as _onceward in the query. Form fields are not \
      visible to the gateway. Fetch a token and send again.";
+const TOKEN_MISSING_CHINESE: &str = "此请求需要一次性令牌，请放在 Onceward-Token 请求头中，或作为查询参数 _onceward 发送。网关看不到表单字段。请获取令牌后重新提交。";
 
 /// Forward auth, for gateways
 ///
@@ -74,7 +75,11 @@ pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> Ht
         Ok(original) => pass(&request, &original, &context).await,
         Err(rejection) => Err(rejection),
     };
-    let problem = passed.as_ref().err().map(Rejection::problem);
+    let languages = Preferences::of(&request).accept_language;
+    let problem = passed
+        .as_ref()
+        .err()
+        .map(|rejection| rejection.problem_in(&context.guard().languages().texts(rejection.code(), languages)));
     let is_nginx = GatewayOptions::style(&request) == Style::Nginx;
     // For nginx, the page is in a header too.
     let shown = if is_nginx && path.len() > LONGEST { "" } else { &path };
@@ -89,7 +94,7 @@ pub(crate) async fn ask(request: HttpRequest, context: web::Data<Context>) -> Ht
 fn misconfigured() -> Rejection {
     Rejection::new(Code::RedeemUnknown).detail(
         "The gateway is misconfigured, so nothing was forwarded. The operator finds the reason in the log of Onceward.",
-    )
+    ).detail_in(Language::SIMPLIFIED_CHINESE, "网关配置有误，因此没有转发请求。运维人员可在 Onceward 的日志中查看原因。")
 }
 
 /// Moves the problem, and the page if there is one, into headers: nginx drops the body.
@@ -153,7 +158,9 @@ async fn pass(
     }
     let redeemed = context.redeem(&Policy::token(), &intent).await;
     let (binding, run) = redeemed.map_err(|rejection| match rejection.code() {
-        Code::TokenMissing => rejection.detail(TOKEN_MISSING),
+        Code::TokenMissing => {
+            rejection.detail(TOKEN_MISSING).detail_in(Language::SIMPLIFIED_CHINESE, TOKEN_MISSING_CHINESE)
+        }
         _ => rejection,
     })?;
     let mut answer = passed(Outcome::Redeemed);

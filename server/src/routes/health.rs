@@ -2,7 +2,7 @@
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, get, web};
-use onceward::Rejection;
+use onceward::{Language, Rejection};
 use onceward_api::{Code, Problem};
 
 use crate::context::Context;
@@ -11,6 +11,7 @@ use crate::store_health::StoreFailure;
 /// The detail for a full store.
 const FULL: &str = "The store is full: no token is issued, no key is claimed, and no response is stored. Issued tokens are still \
                     redeemed. Give the store more memory.";
+const FULL_CHINESE: &str = "存储已满：不签发令牌，不占用幂等键，也不保存响应。已签发的令牌仍可核销。请为存储增加内存。";
 
 /// Liveness
 ///
@@ -45,11 +46,13 @@ pub(crate) async fn ready(request: HttpRequest, context: web::Data<Context>) -> 
 /// Checks that the store is reachable and writable, and that the process is not shutting down.
 pub(crate) async fn readiness(context: &Context) -> Result<(), Rejection> {
     if context.guard().is_draining() {
-        return Err(Rejection::new(Code::Overloaded).detail("This process is shutting down."));
+        return Err(Rejection::new(Code::Overloaded)
+            .detail("This process is shutting down.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "该进程正在关闭。"));
     }
     context.is_ready().await.map_err(|StoreFailure { error, is_full }| {
         tracing::debug!(%error, is_full, "not ready");
         let rejection = Rejection::new(Code::StoreUnavailable);
-        if is_full { rejection.detail(FULL) } else { rejection }
+        if is_full { rejection.detail(FULL).detail_in(Language::SIMPLIFIED_CHINESE, FULL_CHINESE) } else { rejection }
     })
 }

@@ -2,7 +2,7 @@
 
 use actix_web::http::header::CACHE_CONTROL;
 use actix_web::{HttpRequest, HttpResponse, get, web};
-use onceward::Rejection;
+use onceward::{Language, Rejection};
 use onceward_api::{Code, Problem};
 
 use crate::context::Context;
@@ -25,9 +25,11 @@ pub(crate) async fn metrics(
     recorder: Option<web::Data<MetricsRecorder>>,
 ) -> HttpResponse {
     let Some(recorder) = recorder else {
-        let elsewhere = Rejection::new(Code::NotFound).detail(
-            "Metrics are not served here. They are at the address that the operator has set with `admin_listen`.",
-        );
+        let elsewhere = Rejection::new(Code::NotFound)
+            .detail(
+                "Metrics are not served here. They are at the address that the operator has set with `admin_listen`.",
+            )
+            .detail_in(Language::SIMPLIFIED_CHINESE, "此处不提供指标。指标在运维人员用 `admin_listen` 设置的地址上。");
         return context.respond(&request, Err(elsewhere.into()));
     };
     HttpResponse::Ok()

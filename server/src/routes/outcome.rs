@@ -45,14 +45,17 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
     let action = asked.action.as_deref().unwrap_or_default();
     let intent = Intent::new(action, subject(asked.subject.as_deref()));
     let seen = match (&asked.key, &asked.token) {
-        (Some(_), Some(_)) => return Err(bad_request("Send `key` or `token`, not both.").into()),
-        (None, None) => return Err(bad_request("`key` or `token` is missing.").into()),
+        (Some(_), Some(_)) => {
+            return Err(bad_request("Send `key` or `token`, not both.", "`key` 和 `token` 只能发送其中一个。").into());
+        }
+        (None, None) => return Err(bad_request("`key` or `token` is missing.", "缺少 `key` 或 `token`。").into()),
         (Some(key), None) => {
             for (field, given) in [("action", &asked.action), ("subject", &asked.subject)] {
                 if given.is_none() {
-                    return Err(bad_request(format!(
-                        "`{field}` is missing: a key belongs to an action and a subject."
-                    ))
+                    return Err(bad_request(
+                        format!("`{field}` is missing: a key belongs to an action and a subject."),
+                        format!("缺少 `{field}`：幂等键属于某个操作和某个主体。"),
+                    )
                     .into());
                 }
             }

@@ -1,16 +1,20 @@
-//! HTML pages: the start page and the error codes.
+//! HTML pages: the start page, in English, and the error codes.
+
+mod words;
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use actix_web::http::header::{CONTENT_SECURITY_POLICY, LOCATION};
+use actix_web::http::header::{CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, LOCATION, VARY};
 use actix_web::{HttpRequest, HttpResponse, get, web};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use onceward::Rejection;
+use onceward::http::Preferences;
+use onceward::{Language, Languages, Rejection};
 use onceward_api::{Code, Retry};
 use sha2::{Digest as _, Sha256};
 
+use self::words::PageWords;
 use crate::context::Context;
 
 const STYLE: &str = include_str!("../../assets/pages.css");
@@ -31,16 +35,16 @@ curl -s HOST/token/redeem KEY \
 <p>The first redeem returns <code>redeemed</code>, the second <code>token_used</code>.</p>
 <p><a href="/docs/">API documentation</a> · <a href="/openapi.json">openapi.json</a> · <a href="/problems">Error codes</a> · <a href="/readyz">Readiness</a></p>"#;
 
-/// The links on the pages about error codes.
-const NAVIGATION: &str = r#"<nav aria-label="More"><a href="/">Start page</a><a href="/problems">All error codes</a><a href="/docs/">API documentation</a></nav>"#;
-
 #[get("/")]
 pub(crate) async fn start(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
     let host = context.access().host(&request);
     let is_plain =
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte));
     let key = if context.access().has_key() { " -H \"Authorization: Bearer $ONCEWARD_API_KEY\"" } else { "" };
-    page("Onceward", "", &START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key))
+    let body = START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key);
+    let page =
+        Page { policy: policy(), language: Language::ENGLISH, html: html(Language::ENGLISH, "Onceward", "", &body) };
+    page.send(&Languages::fixed(Language::english()))
 }
 
 #[get("/docs")]
@@ -56,79 +60,79 @@ pub(crate) async fn problem(
 ) -> HttpResponse {
     let Some(code) = Code::ALL.into_iter().find(|known| known.as_str() == *code) else {
         let rejection = Rejection::new(Code::NotFound)
-            .detail("There is no error code with this name. All codes are listed at /problems.");
+            .detail("There is no error code with this name. All codes are listed at /problems.")
+            .detail_in(Language::SIMPLIFIED_CHINESE, "没有这个错误码。所有错误码列在 /problems。");
         return context.respond(&request, Err(rejection.into()));
     };
-    let (policy, html) = explanation(code, NAVIGATION);
-    send(policy, html)
+    let languages = context.guard().languages();
+    let preferred = Preferences::of(&request).accept_language;
+    let navigation = PageWords::of(languages.tag_for(preferred)).navigation();
+    let page = explanation(code, languages, preferred, &navigation);
+    page.send(languages)
 }
 
-/// Returns the page that explains a code, and its content security policy.
-pub(crate) fn explanation(code: Code, navigation: &str) -> (&'static str, String) {
+/// A page, and the tag of its language.
+pub(crate) struct Page {
+    pub(crate) policy: &'static str,
+    pub(crate) language: &'static str,
+    pub(crate) html: String,
+}
+
+/// Returns the page that explains a code, in the language for this `Accept-Language`.
+pub(crate) fn explanation(code: Code, languages: &Languages, preferred: Option<&[u8]>, navigation: &str) -> Page {
+    let texts = languages.texts(code, preferred);
+    let words = PageWords::of(texts.tag());
+    let title = texts.title();
     let html = html(
-        code.title(),
+        words.lang,
+        title,
         navigation,
         &format!(
-            "<h1>{title}</h1><p>{detail}</p><dl><dt>Code</dt><dd><code>{code}</code></dd><dt>Status</dt><dd>{status}</dd>\
-             <dt>Retry</dt><dd><code>{retry}</code><br>{advice}</dd></dl>",
-            title = code.title(),
-            detail = code.detail(),
+            "<h1>{title}</h1><p>{detail}</p><dl><dt>{label}</dt><dd><code>{code}</code></dd><dt>{status_label}</dt><dd>{status}</dd>\
+             <dt>{retry_label}</dt><dd><code>{retry}</code><br>{advice}</dd></dl>",
+            label = words.code,
+            status_label = words.status,
+            retry_label = words.retry,
+            detail = texts.detail(),
             status = code.status(),
-            retry = retry_name(code.retry()),
-            advice = retry_advice(code.retry()),
+            retry = code.retry().as_str(),
+            advice = words.advice(code.retry()),
         ),
     );
-    (policy(), html)
+    Page { policy: policy(), language: words.lang, html }
 }
 
 /// Lists every code, with a link to the page that explains it.
 #[get("/problems")]
-pub(crate) async fn problems() -> HttpResponse {
+pub(crate) async fn problems(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
+    let languages = context.guard().languages();
+    let preferred = Preferences::of(&request).accept_language;
+    let words = PageWords::of(languages.tag_for(preferred));
     let mut rows = String::new();
     for code in Code::ALL {
         let _ = write!(
             rows,
             "<tr><th scope=\"row\"><a href=\"/problems/{code}\"><code>{code}</code></a></th><td>{title}</td>\
-             <td data-label=\"Status\">{status}</td><td data-label=\"Retry\"><code>{retry}</code></td></tr>",
-            title = code.title(),
+             <td data-label=\"{status_label}\">{status}</td><td data-label=\"{retry_label}\"><code>{retry}</code></td></tr>",
+            title = languages.texts(code, preferred).title(),
+            status_label = words.status,
             status = code.status(),
-            retry = retry_name(code.retry()),
+            retry_label = words.retry,
+            retry = code.retry().as_str(),
         );
     }
     let mut advice = String::new();
     for retry in [Retry::Same, Retry::NewToken, Retry::No] {
-        let _ = write!(advice, "<dt><code>{}</code></dt><dd>{}</dd>", retry_name(retry), retry_advice(retry));
+        let _ = write!(advice, "<dt><code>{}</code></dt><dd>{}</dd>", retry.as_str(), words.advice(retry));
     }
-    page(
-        "Error codes",
-        NAVIGATION,
-        &format!(
-            "<h1>Error codes</h1><p>A rejected request receives a problem (RFC 9457) with one of these codes. \
-             <code>retry</code> tells a client what to do next:</p><dl>{advice}</dl>\
-             <table><thead><tr><th scope=\"col\">Code</th><th scope=\"col\">Meaning</th><th scope=\"col\">Status</th>\
-             <th scope=\"col\">Retry</th></tr></thead><tbody>{rows}</tbody></table>"
-        ),
-    )
-}
-
-/// Returns the name on the wire.
-fn retry_name(retry: Retry) -> &'static str {
-    match retry {
-        Retry::Same => "same",
-        Retry::NewToken => "new_token",
-        Retry::No => "no",
-    }
-}
-
-/// Returns the advice for a client.
-fn retry_advice(retry: Retry) -> &'static str {
-    match retry {
-        Retry::Same => "Send the same request again, after <code>Retry-After</code>.",
-        Retry::NewToken => {
-            "This request ran nothing. Fetch a new token and send the request again, unless an earlier attempt is still without a response."
-        }
-        Retry::No => "Do not send the request again.",
-    }
+    let PageWords { error_codes, introduction, code, meaning, status, retry, .. } = words;
+    let body = format!(
+        "<h1>{error_codes}</h1><p>{introduction}</p><dl>{advice}</dl>\
+         <table><thead><tr><th scope=\"col\">{code}</th><th scope=\"col\">{meaning}</th><th scope=\"col\">{status}</th>\
+         <th scope=\"col\">{retry}</th></tr></thead><tbody>{rows}</tbody></table>"
+    );
+    let html = html(words.lang, error_codes, &words.navigation(), &body);
+    Page { policy: policy(), language: words.lang, html }.send(languages)
 }
 
 /// Returns the content security policy of the pages: they load nothing and allow only their own style.
@@ -142,19 +146,20 @@ fn policy() -> &'static str {
     &POLICY
 }
 
-fn page(title: &str, navigation: &str, body: &str) -> HttpResponse {
-    send(policy(), html(title, navigation, body))
+impl Page {
+    fn send(self, languages: &Languages) -> HttpResponse {
+        let mut answer = HttpResponse::Ok();
+        answer.insert_header((CONTENT_SECURITY_POLICY, self.policy)).insert_header((CONTENT_LANGUAGE, self.language));
+        if languages.is_negotiated() {
+            answer.insert_header((VARY, "Accept-Language"));
+        }
+        answer.content_type("text/html; charset=utf-8").body(self.html)
+    }
 }
 
-fn send(policy: &str, html: String) -> HttpResponse {
-    let mut answer = HttpResponse::Ok();
-    answer.insert_header((CONTENT_SECURITY_POLICY, policy));
-    answer.content_type("text/html; charset=utf-8").body(html)
-}
-
-fn html(title: &str, navigation: &str, body: &str) -> String {
+fn html(lang: &str, title: &str, navigation: &str, body: &str) -> String {
     format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+        "<!doctype html>\n<html lang=\"{lang}\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
          <title>{title}</title><style>{STYLE}</style></head><body>{navigation}<main>{body}</main></body></html>\n"
     )

@@ -9,6 +9,9 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use sha2::{Digest as _, Sha256};
 
 const SCRIPT: &str = include_str!("../../../client-sdk/web/dist/onceward.js");
+const CHINESE: &str = include_str!("../../../client-sdk/web/dist/onceward.zh-CN.js");
+/// The URL of the messages in Simplified Chinese.
+pub(super) const CHINESE_PATH: &str = "/sdk/onceward.zh-CN.js";
 /// The stable URL.
 pub(super) const PATH: &str = "/sdk/onceward.js";
 /// The URL with a content hash.
@@ -17,11 +20,17 @@ pub(super) const NAMED: &str = "/sdk/onceward.{digest:[0-9a-f]{16}}.js";
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
 /// The content hash.
-static DIGEST: LazyLock<String> =
-    LazyLock::new(|| Sha256::digest(SCRIPT)[..8].iter().map(|byte| format!("{byte:02x}")).collect());
+static DIGEST: LazyLock<String> = LazyLock::new(|| digest(SCRIPT));
+static CHINESE_DIGEST: LazyLock<String> = LazyLock::new(|| digest(CHINESE));
+
+fn digest(script: &str) -> String {
+    Sha256::digest(script)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    config.route(PATH, web::get().to(script)).route(NAMED, web::get().to(script));
+    for path in [PATH, NAMED, CHINESE_PATH] {
+        config.route(path, web::get().to(script));
+    }
 }
 
 async fn script(request: HttpRequest) -> HttpResponse {
@@ -44,6 +53,8 @@ pub(crate) enum ScriptUrl {
     Hashed,
     /// One with another hash: of a page from before an update.
     Former,
+    /// The messages in Simplified Chinese.
+    Chinese,
 }
 
 /// A response with the script, for any framework.
@@ -59,6 +70,9 @@ impl ScriptUrl {
         if path == PATH {
             return Some(Self::Stable);
         }
+        if path == CHINESE_PATH {
+            return Some(Self::Chinese);
+        }
         let digest = path.strip_prefix("/sdk/onceward.")?.strip_suffix(".js")?;
         let is_digest = digest.len() == 16 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         is_digest.then(|| if *digest == **DIGEST { Self::Hashed } else { Self::Former })
@@ -66,18 +80,25 @@ impl ScriptUrl {
 
     /// Creates the response. `base` is the path in front of all URLs, and `known` the value of `If-None-Match`.
     pub(crate) fn response(&self, base: &str, known: Option<&str>) -> ScriptResponse {
-        let tag = format!("\"{}\"", *DIGEST);
+        let digest = if *self == Self::Chinese { &CHINESE_DIGEST } else { &DIGEST };
+        let tag = format!("\"{}\"", **digest);
         match self {
-            Self::Stable if known.is_some_and(|known| names(known, &tag)) => {
+            Self::Stable | Self::Chinese if known.is_some_and(|known| names(known, &tag)) => {
                 let headers = vec![("etag", tag), ("cache-control", "public, no-cache".to_owned())];
                 ScriptResponse { status: 304, headers, body: "" }
             }
-            Self::Stable => ScriptResponse::script(vec![
-                ("etag", tag),
-                ("cache-control", "public, no-cache".to_owned()),
-                ("content-location", format!("{base}/sdk/onceward.{}.js", *DIGEST)),
-            ]),
-            Self::Hashed => ScriptResponse::script(vec![("cache-control", FOREVER.to_owned())]),
+            Self::Chinese => {
+                ScriptResponse::script(CHINESE, vec![("etag", tag), ("cache-control", "public, no-cache".to_owned())])
+            }
+            Self::Stable => ScriptResponse::script(
+                SCRIPT,
+                vec![
+                    ("etag", tag),
+                    ("cache-control", "public, no-cache".to_owned()),
+                    ("content-location", format!("{base}/sdk/onceward.{}.js", *DIGEST)),
+                ],
+            ),
+            Self::Hashed => ScriptResponse::script(SCRIPT, vec![("cache-control", FOREVER.to_owned())]),
             Self::Former => {
                 let headers = vec![("location", format!("{base}{PATH}")), ("cache-control", "no-store".to_owned())];
                 ScriptResponse { status: 302, headers, body: "" }
@@ -87,10 +108,10 @@ impl ScriptUrl {
 }
 
 impl ScriptResponse {
-    fn script(mut headers: Vec<(&'static str, String)>) -> Self {
+    fn script(body: &'static str, mut headers: Vec<(&'static str, String)>) -> Self {
         headers.push(("x-content-type-options", "nosniff".to_owned()));
         headers.push(("content-type", "text/javascript; charset=utf-8".to_owned()));
-        Self { status: 200, headers, body: SCRIPT }
+        Self { status: 200, headers, body }
     }
 }
 
@@ -109,6 +130,7 @@ mod tests {
         assert_eq!(ScriptUrl::find(PATH), Some(ScriptUrl::Stable));
         assert_eq!(ScriptUrl::find(&format!("/sdk/onceward.{}.js", *DIGEST)), Some(ScriptUrl::Hashed));
         assert_eq!(ScriptUrl::find("/sdk/onceward.0123456789abcdef.js"), Some(ScriptUrl::Former));
+        assert_eq!(ScriptUrl::find("/sdk/onceward.zh-CN.js"), Some(ScriptUrl::Chinese));
         for other in ["/sdk/onceward.0123456789abcde.js", "/sdk/onceward.0123456789abcdeF.js", "/sdk/other.js", "/"] {
             assert_eq!(ScriptUrl::find(other), None, "{other}");
         }
@@ -121,6 +143,15 @@ mod tests {
         assert_eq!((status(None), status(Some("\"x\"")), status(Some(&tag)), status(Some("*"))), (200, 200, 304, 304));
         assert_eq!(status(Some(&format!("\"x\", W/{tag}"))), 304);
         assert_eq!(status(Some("\"x\", *")), 200, "an asterisk counts only by itself");
+    }
+
+    #[test]
+    fn messages_are_a_script_of_their_own() {
+        let chinese = ScriptUrl::Chinese.response("", None);
+        assert!(chinese.body.contains("您") && !SCRIPT.contains("您"));
+        let tag = chinese.headers.iter().find(|(name, _)| *name == "etag").map(|(_, tag)| tag.as_str());
+        assert_eq!(ScriptUrl::Chinese.response("", tag).status, 304);
+        assert_eq!(ScriptUrl::Stable.response("", tag).status, 200);
     }
 
     #[test]

@@ -73,9 +73,12 @@ pub(crate) async fn issue_many(request: HttpRequest, body: web::Payload, context
 }
 
 async fn issue_several(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
-    let asked: TokensRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`count` is missing."))?;
+    let asked: TokensRequest =
+        read_json(request, body).await?.ok_or_else(|| bad_request("`count` is missing.", "缺少 `count`。"))?;
     let count = NonZeroU32::new(asked.count).filter(|count| count.get() <= MOST);
-    let count = count.ok_or_else(|| bad_request(format!("`count` must be from 1 to {MOST}.")))?;
+    let count = count.ok_or_else(|| {
+        bad_request(format!("`count` must be from 1 to {MOST}."), format!("`count` 必须在 1 到 {MOST} 之间。"))
+    })?;
     let ttl = context.ttl(request, asked.ttl)?;
     let rate_limit = context.take_tokens(request, count)?;
     let mut tokens = Vec::new();
@@ -114,10 +117,15 @@ pub(crate) async fn redeem(request: HttpRequest, body: web::Payload, context: we
 
 async fn redeem_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
-    let asked: RedeemRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing."))?;
+    let asked: RedeemRequest =
+        read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing.", "缺少 `token`。"))?;
     let attempt = asked.attempt.as_deref().map(attempt).transpose()?;
     if asked.bound && asked.action.is_none() {
-        return Err(bad_request("`bound` requires `action`: the action that the token must be bound to.").into());
+        return Err(bad_request(
+            "`bound` requires `action`: the action that the token must be bound to.",
+            "`bound` 需要 `action`，即令牌必须绑定的操作。",
+        )
+        .into());
     }
     let rules = if asked.bound { TokenRules::new().bound() } else { TokenRules::new() };
     let policy = Policy::Token(rules);
@@ -160,7 +168,8 @@ pub(crate) async fn release(request: HttpRequest, body: web::Payload, context: w
 
 async fn release_one(request: &HttpRequest, body: web::Payload, context: &Context) -> HandlerResult {
     context.access().require_backend(request)?;
-    let asked: ReleaseRequest = read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing."))?;
+    let asked: ReleaseRequest =
+        read_json(request, body).await?.ok_or_else(|| bad_request("`token` is missing.", "缺少 `token`。"))?;
     let (attempt, run) = (attempt(&asked.attempt)?, run_id(&asked.run_id)?);
     let released = context.guard().release(&asked.token, &attempt, run).await.map_err(|error| {
         tracing::debug!(%error, "could not release a token");

@@ -1,9 +1,10 @@
 //! A form in the body, scanned for its token as it arrives.
 
 use mime::Mime;
-use onceward_api::{Code, header};
+use onceward_api::header;
 
 use crate::fingerprint::header_value::HeaderValue;
+use crate::http::body_defect::BodyDefect;
 use crate::http::request::{RequestHead, content_type};
 use crate::rejection::Rejection;
 
@@ -66,7 +67,7 @@ pub(super) enum Scan {
     /// The form has no token.
     Absent,
     /// The body does not match its content type.
-    Broken(&'static str),
+    Broken(BodyDefect),
 }
 
 impl Form {
@@ -85,7 +86,7 @@ impl Form {
             "application/x-www-form-urlencoded" => Some(Ok(Self::Urlencoded { pair: 0, searched: 0 })),
             "multipart/form-data" => Some(match mime.get_param("boundary") {
                 Some(boundary) => Ok(Self::multipart(boundary.as_str())),
-                None => Err(broken("its content type names no boundary")),
+                None => Err(BodyDefect::NamesNoBoundary.rejection()),
             }),
             _ => None,
         }
@@ -102,11 +103,6 @@ impl Form {
             Self::Multipart { delimiter, reading } => scan_first_part(read, ended, delimiter, reading),
         }
     }
-}
-
-/// Creates the rejection of a body that cannot be parsed.
-pub(in crate::http) fn broken(how: &'static str) -> Rejection {
-    Rejection::new(Code::BadRequest).detail(format!("The body cannot be read: {how}."))
 }
 
 fn scan_pairs(read: &[u8], ended: bool, pair: &mut usize, searched: &mut usize) -> Scan {
@@ -140,10 +136,10 @@ fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut Par
                 continue;
             }
             PartStage::Boundary if read[reading.begin..].starts_with(b"--") => return Scan::Absent,
-            PartStage::Preamble => (delimiter, "it does not contain its boundary"),
-            PartStage::Boundary => (b"\r\n", "it ends within a boundary"),
-            PartStage::Head => (b"\r\n\r\n", "it ends within the headers of its first part"),
-            PartStage::Value => (delimiter, "it ends within its first part"),
+            PartStage::Preamble => (delimiter, BodyDefect::LacksBoundary),
+            PartStage::Boundary => (b"\r\n", BodyDefect::EndsInBoundary),
+            PartStage::Head => (b"\r\n\r\n", BodyDefect::EndsInHead),
+            PartStage::Value => (delimiter, BodyDefect::EndsInPart),
         };
         let Some(end) = reading.find(read, mark) else {
             return if ended { Scan::Broken(missing) } else { Scan::More };
@@ -154,13 +150,13 @@ fn scan_first_part(read: &[u8], ended: bool, delimiter: &[u8], reading: &mut Par
             PartStage::Boundary if piece.iter().all(|byte| matches!(byte, b' ' | b'\t')) => {
                 reading.go_on(PartStage::Head, end)
             }
-            PartStage::Boundary => return Scan::Broken("its boundary is not on a line of its own"),
+            PartStage::Boundary => return Scan::Broken(BodyDefect::BoundaryNotAlone),
             PartStage::Head if names_field(piece) => reading.go_on(PartStage::Value, end + mark.len()),
             PartStage::Head => return Scan::Absent,
             PartStage::Value => {
                 return match std::str::from_utf8(piece) {
                     Ok(token) => Scan::Found(token.to_owned()),
-                    Err(_) => Scan::Broken("its first part is not text"),
+                    Err(_) => Scan::Broken(BodyDefect::NotText),
                 };
             }
         }

@@ -3,13 +3,13 @@
 use std::error::Error;
 use std::fmt;
 
-use http::header::{ACCEPT, HeaderName, HeaderValue};
+use http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, Uri};
 use hyper_util::client::legacy;
-use onceward::http::GuardResponse;
+use onceward::http::{GuardResponse, Preferences};
 use onceward::tower::MarkEffect as _;
-use onceward::{Clock, Effect, Guard, Rejection, WarningLimits};
+use onceward::{Clock, Effect, Guard, Language, Rejection, WarningLimits};
 use onceward_api::{Code, header};
 
 use crate::proxy::body::{AnyBody, BoxError, is_timeout, whole};
@@ -54,6 +54,9 @@ impl UpstreamError {
             Self::BodyBroken => rejection.detail(
                 "The body broke off, or did not arrive in time. The application received the part before that; it is unknown \
                  whether the request took effect.",
+            ).detail_in(
+                Language::SIMPLIFIED_CHINESE,
+                "请求体中断，或没有按时到达。应用已收到中断之前的部分，无法确定请求是否已生效。",
             ),
             Self::Unavailable(_) | Self::TimedOut | Self::Failed(_) => rejection,
         }
@@ -68,9 +71,12 @@ impl UpstreamError {
 
     /// Creates the response. It states the effect and not the outcome: the guard reports whether it could release the token or key.
     pub(super) fn response(&self, guard: &Guard, audience: &Audience) -> Response<AnyBody> {
-        let accept = audience.accept.as_ref().map(HeaderValue::as_bytes);
+        let preferences = Preferences::none()
+            .accept(audience.accept.as_ref().map(HeaderValue::as_bytes))
+            .accept_language(audience.accept_language.as_ref().map(HeaderValue::as_bytes));
         let id = audience.request_id.as_ref().map(HeaderValue::as_bytes);
-        let page = GuardResponse::rejection(guard, &self.rejection(), audience.uri.path(), accept).with_request_id(id);
+        let page =
+            GuardResponse::rejection(guard, &self.rejection(), audience.uri.path(), preferences).with_request_id(id);
         let mut response = Response::new(whole(page.body().clone()));
         *response.status_mut() = page.status();
         for (name, value) in page.headers().filter(|(name, _)| !REPORTS.contains(&name.as_ref())) {
@@ -108,6 +114,7 @@ impl Error for UpstreamError {
 /// The parts of a request that the response to a failure needs.
 pub(super) struct Audience {
     accept: Option<HeaderValue>,
+    accept_language: Option<HeaderValue>,
     request_id: Option<HeaderValue>,
     uri: Uri,
 }
@@ -116,7 +123,7 @@ impl Audience {
     pub(super) fn of(parts: &Parts) -> Self {
         let copy = |name: &HeaderName| parts.headers.get(name).cloned();
         let request_id = copy(&HeaderName::from_static(header::REQUEST_ID));
-        Self { accept: copy(&ACCEPT), request_id, uri: parts.uri.clone() }
+        Self { accept: copy(&ACCEPT), accept_language: copy(&ACCEPT_LANGUAGE), request_id, uri: parts.uri.clone() }
     }
 }
 

@@ -38,10 +38,13 @@ impl ClaimTerms {
     pub(super) fn of(asked: &ClaimRequest) -> Result<Self, Rejection> {
         let kind = ClaimKind::of(asked)?;
         if asked.action.is_empty() {
-            return Err(bad_request("`action` is missing."));
+            return Err(bad_request("`action` is missing.", "缺少 `action`。"));
         }
         if asked.subject.is_none() && kind != ClaimKind::Token {
-            return Err(bad_request("`subject` is missing: a key or an interval belongs to one subject."));
+            return Err(bad_request(
+                "`subject` is missing: a key or an interval belongs to one subject.",
+                "缺少 `subject`：幂等键和间隔属于某个主体。",
+            ));
         }
         kind.reject_foreign_fields(asked)?;
         let lease = match kind {
@@ -102,8 +105,13 @@ impl ClaimKind {
             (_, None, Some(_)) => Ok(Self::Interval),
             (Some(_), None, None) => Ok(Self::Key),
             (None, Some(_), None) => Ok(Self::Token),
-            (None, None, None) => Err(bad_request("`key`, `token` or `interval` is missing.")),
-            (_, Some(_), _) => Err(bad_request("`token` cannot be combined with `key` or `interval`.")),
+            (None, None, None) => {
+                Err(bad_request("`key`, `token` or `interval` is missing.", "缺少 `key`、`token` 或 `interval`。"))
+            }
+            (_, Some(_), _) => Err(bad_request(
+                "`token` cannot be combined with `key` or `interval`.",
+                "`token` 不能与 `key` 或 `interval` 同时使用。",
+            )),
         }
     }
 
@@ -111,24 +119,34 @@ impl ClaimKind {
     fn reject_foreign_fields(self, asked: &ClaimRequest) -> Result<(), Rejection> {
         let is_interval = self == Self::Interval;
         let is_ignored = [
-            ("bound", asked.bound && self != Self::Token, "it is for tokens"),
-            ("lease", asked.lease.is_some() && is_interval, "the lease is the interval"),
-            ("retain", asked.retain.is_some() && is_interval, "an interval stores no reply"),
-            ("wait", asked.wait.is_some() && is_interval, "an interval stores no reply to wait for"),
-            ("at_most_once", asked.at_most_once.is_some() && is_interval, "it is for keys"),
+            ("bound", asked.bound && self != Self::Token, "it is for tokens", "它只用于令牌"),
+            ("lease", asked.lease.is_some() && is_interval, "the lease is the interval", "租期就是间隔"),
+            ("retain", asked.retain.is_some() && is_interval, "an interval stores no reply", "间隔不保存响应"),
+            (
+                "wait",
+                asked.wait.is_some() && is_interval,
+                "an interval stores no reply to wait for",
+                "间隔不保存响应，无从等待",
+            ),
+            ("at_most_once", asked.at_most_once.is_some() && is_interval, "it is for keys", "它只用于幂等键"),
             (
                 "at_most_once",
                 asked.at_most_once == Some(false) && self == Self::Token,
                 "a token is claimed at most once",
+                "令牌最多占用一次",
             ),
             (
                 "fingerprint",
                 asked.fingerprint.is_some() && asked.key.is_some() && is_interval,
                 "`key` names the interval",
+                "间隔由 `key` 命名",
             ),
         ];
-        match is_ignored.into_iter().find(|(_, is_ignored, _)| *is_ignored) {
-            Some((field, _, reason)) => Err(bad_request(format!("`{field}` has no effect here: {reason}."))),
+        match is_ignored.into_iter().find(|(_, is_ignored, ..)| *is_ignored) {
+            Some((field, _, reason, chinese)) => Err(bad_request(
+                format!("`{field}` has no effect here: {reason}."),
+                format!("`{field}` 在此处无效：{chinese}。"),
+            )),
             None => Ok(()),
         }
     }
@@ -143,14 +161,18 @@ impl ClaimKind {
             }
             Self::Interval => {
                 let rules = IntervalRules::new().every(lease);
-                Policy::interval(rules.map_err(|error| bad_request(format!("`interval`: {error}.")))?)
+                Policy::interval(
+                    rules
+                        .map_err(|error| bad_request(format!("`interval`: {error}."), "`interval` 超出允许的范围。"))?,
+                )
             }
         })
     }
 }
 
 fn rules(rules: KeyRules, asked: &ClaimRequest, lease: Duration) -> Result<KeyRules, Rejection> {
-    let rules = rules.lease(lease).map_err(|error| bad_request(format!("`lease`: {error}.")))?;
+    let rules =
+        rules.lease(lease).map_err(|error| bad_request(format!("`lease`: {error}."), "`lease` 超出允许的范围。"))?;
     Ok(match within("retain", asked.retain, &RETAIN)? {
         Some(retain) => rules.retain(retain),
         None => rules,
@@ -166,7 +188,10 @@ fn within(
     match asked {
         Some(asked) if !allowed.contains(&asked) => {
             let [least, most] = [allowed.start(), allowed.end()].map(|end| onceward_api::duration::text(*end));
-            Err(bad_request(format!("`{field}` must be from {least} to {most}.")))
+            Err(bad_request(
+                format!("`{field}` must be from {least} to {most}."),
+                format!("`{field}` 必须在 {least} 到 {most} 之间。"),
+            ))
         }
         asked => Ok(asked),
     }

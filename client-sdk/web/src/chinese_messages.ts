@@ -1,0 +1,13 @@
+// The messages in Simplified Chinese.
+
+import type { Messages } from "./form_status.js";
+
+/** The messages in Simplified Chinese: `Object.assign(onceward.messages, chineseMessages)`. */
+export const chineseMessages: Messages = {
+  offline: "您已离线，内容没有发送。",
+  noToken: "服务器暂时不可用，内容没有发送。",
+  slow: "尚未收到响应，可以放心重新发送。",
+  twice: "您之前已经提交过。",
+  unknown: "您之前的提交可能已经送达。",
+  confirm: "仍要提交",
+};
