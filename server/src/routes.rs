@@ -104,9 +104,8 @@ pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
                 "/docs",
                 "/problems",
                 "/problems/{code}",
-                sdk::PATH,
+                sdk::PATHS,
                 sdk::NAMED,
-                sdk::CHINESE_PATH,
             ])
             .to(only("GET, HEAD")),
         )

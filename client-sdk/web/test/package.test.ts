@@ -48,22 +48,34 @@ test("the Chinese messages are complete, and a small file of their own", async (
   expect(read("dist/onceward.js")).not.toMatch(/[\u4e00-\u9fff]/);
 });
 
-test("the script contains nothing that a strict content security policy blocks", () => {
-  for (const script of ["dist/onceward.js", "dist/onceward.zh-CN.js"]) expect(read(script)).not.toMatch(/\beval\b|new Function|innerHTML|insertAdjacentHTML|document\.write|\.style\b|javascript:/);
+test("the scripts for libraries are at most 600 bytes larger", () => {
+  for (const name of ["htmx", "turbo"]) {
+    const size = gzipSync(read(`dist/onceward-${name}.js`), { level: 9 }).length;
+    console.log(`dist/onceward-${name}.js: ${size} bytes gzipped`);
+    expect(size, name).toBeLessThanOrEqual(5900);
+  }
+});
+
+test("the scripts contain nothing that a strict content security policy blocks", () => {
+  for (const name of ["onceward", "onceward-htmx", "onceward-turbo", "onceward.zh-CN"]) {
+    expect(read(`dist/${name}.js`), name).not.toMatch(/\beval\b|new Function|innerHTML|insertAdjacentHTML|document\.write|\.style\b|javascript:/);
+  }
 });
 
 test("the package contains builds, types, licenses and README, and has no dependencies", () => {
   const [packed] = JSON.parse(execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: root, stdio: ["ignore", "pipe", "ignore"] }).toString());
   const files: string[] = packed.files.map(({ path }: { path: string }) => path);
   const types = readdirSync(join(root, "src")).map((file) => `dist/${file.replace(/\.ts$/, ".d.ts")}`);
-  const own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/onceward.js", "dist/onceward.mjs", "dist/onceward.zh-CN.js", "dist/zh-CN.mjs", "package.json"];
+  const scripts = ["onceward.js", "onceward-htmx.js", "onceward-turbo.js", "onceward.zh-CN.js"];
+  const modules = ["onceward", "axios", "axios-auto", "htmx", "react", "turbo", "vue", "zh-CN"].map((name) => `${name}.mjs`);
+  const own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "package.json", ...[...scripts, ...modules].map((file) => `dist/${file}`)];
   expect(files.toSorted()).toEqual([...own, ...types].toSorted());
   for (const file of ["LICENSE-APACHE", "LICENSE-MIT"]) expect(read(file)).toBe(read(`../../${file}`));
-  const { dependencies, exports } = JSON.parse(read("package.json"));
+  const { dependencies, exports, peerDependencies, peerDependenciesMeta } = JSON.parse(read("package.json"));
   expect(dependencies).toBe(undefined);
-  for (const path of [exports["."].default, exports["."].types, exports["./onceward.js"], exports["./onceward.zh-CN.js"], exports["./zh-CN"].default, exports["./zh-CN"].types]) {
-    expect(files).toContain(path.slice(2));
-  }
+  for (const name of Object.keys(peerDependencies)) expect(peerDependenciesMeta[name]?.optional, name).toBe(true);
+  const paths: string[] = Object.values<any>(exports).flatMap((entry) => (typeof entry == "string" ? entry : Object.values(entry)));
+  for (const path of paths) expect(files).toContain(path.slice(2));
 });
 
 test("the module can be imported outside of a browser, without side effects", async () => {

@@ -1,5 +1,5 @@
-//! The browser SDK, from `client-sdk/web/dist`: at a stable URL, where browsers revalidate it, and at a URL with a content hash, where they
-//! cache it.
+//! The scripts of the browser SDK, from `client-sdk/web/dist`: at a stable URL, where browsers revalidate them, and at a URL with a content hash,
+//! where they cache them.
 
 use std::sync::LazyLock;
 
@@ -8,29 +8,51 @@ use actix_web::http::header::IF_NONE_MATCH;
 use actix_web::{HttpRequest, HttpResponse, web};
 use sha2::{Digest as _, Sha256};
 
-const SCRIPT: &str = include_str!("../../../client-sdk/web/dist/onceward.js");
-const CHINESE: &str = include_str!("../../../client-sdk/web/dist/onceward.zh-CN.js");
-/// The URL of the messages in Simplified Chinese.
-pub(super) const CHINESE_PATH: &str = "/sdk/onceward.zh-CN.js";
-/// The stable URL.
-pub(super) const PATH: &str = "/sdk/onceward.js";
-/// The URL with a content hash.
-pub(super) const NAMED: &str = "/sdk/onceward.{digest:[0-9a-f]{16}}.js";
+/// The stable URLs.
+pub(super) const PATHS: &str = "/sdk/{name:onceward(-htmx|-turbo|[.]zh-CN)?}.js";
+/// The URLs with a content hash.
+pub(super) const NAMED: &str = "/sdk/{name:onceward(-htmx|-turbo|[.]zh-CN)?}.{digest:[0-9a-f]{16}}.js";
 /// One year.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
-/// The content hash.
-static DIGEST: LazyLock<String> = LazyLock::new(|| digest(SCRIPT));
-static CHINESE_DIGEST: LazyLock<String> = LazyLock::new(|| digest(CHINESE));
+/// A script of the SDK.
+pub(crate) struct Script {
+    name: &'static str,
+    text: &'static str,
+    /// The content hash.
+    digest: LazyLock<String>,
+}
 
-fn digest(script: &str) -> String {
-    Sha256::digest(script)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+/// The script, those for a page with htmx or Turbo, which contain it, and the messages in Simplified Chinese.
+static SCRIPTS: [Script; 4] = [
+    Script {
+        name: "onceward",
+        text: include_str!("../../../client-sdk/web/dist/onceward.js"),
+        digest: LazyLock::new(|| digest_of(SCRIPTS[0].text)),
+    },
+    Script {
+        name: "onceward-htmx",
+        text: include_str!("../../../client-sdk/web/dist/onceward-htmx.js"),
+        digest: LazyLock::new(|| digest_of(SCRIPTS[1].text)),
+    },
+    Script {
+        name: "onceward-turbo",
+        text: include_str!("../../../client-sdk/web/dist/onceward-turbo.js"),
+        digest: LazyLock::new(|| digest_of(SCRIPTS[2].text)),
+    },
+    Script {
+        name: "onceward.zh-CN",
+        text: include_str!("../../../client-sdk/web/dist/onceward.zh-CN.js"),
+        digest: LazyLock::new(|| digest_of(SCRIPTS[3].text)),
+    },
+];
+
+fn digest_of(text: &str) -> String {
+    Sha256::digest(text)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn routes(config: &mut web::ServiceConfig) {
-    for path in [PATH, NAMED, CHINESE_PATH] {
-        config.route(path, web::get().to(script));
-    }
+    config.route(PATHS, web::get().to(script)).route(NAMED, web::get().to(script));
 }
 
 async fn script(request: HttpRequest) -> HttpResponse {
@@ -44,17 +66,21 @@ async fn script(request: HttpRequest) -> HttpResponse {
     answer.body(body)
 }
 
-/// A URL of the script.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ScriptUrl {
+/// A URL of a script.
+pub(crate) struct ScriptUrl {
+    script: &'static Script,
+    kind: UrlKind,
+}
+
+/// A kind of URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UrlKind {
     /// The stable one.
     Stable,
     /// The one with the hash of this script.
     Hashed,
     /// One with another hash: of a page from before an update.
     Former,
-    /// The messages in Simplified Chinese.
-    Chinese,
 }
 
 /// A response with the script, for any framework.
@@ -65,42 +91,47 @@ pub(crate) struct ScriptResponse {
 }
 
 impl ScriptUrl {
-    /// Returns the URL of the script with this path.
+    /// Returns the URL of a script with this path.
     pub(crate) fn find(path: &str) -> Option<Self> {
-        if path == PATH {
-            return Some(Self::Stable);
-        }
-        if path == CHINESE_PATH {
-            return Some(Self::Chinese);
-        }
-        let digest = path.strip_prefix("/sdk/onceward.")?.strip_suffix(".js")?;
-        let is_digest = digest.len() == 16 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        is_digest.then(|| if *digest == **DIGEST { Self::Hashed } else { Self::Former })
+        let file = path.strip_prefix("/sdk/")?.strip_suffix(".js")?;
+        let find = |name: &str| SCRIPTS.iter().find(|script| script.name == name);
+        let (script, digest) = match file.rsplit_once('.') {
+            Some((name, digest)) if find(file).is_none() => (find(name)?, Some(digest)),
+            _ => (find(file)?, None),
+        };
+        let kind = match digest {
+            None => UrlKind::Stable,
+            Some(digest) if *digest == **script.digest => UrlKind::Hashed,
+            Some(digest) => {
+                let is_digest =
+                    digest.len() == 16 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+                is_digest.then_some(UrlKind::Former)?
+            }
+        };
+        Some(Self { script, kind })
     }
 
     /// Creates the response. `base` is the path in front of all URLs, and `known` the value of `If-None-Match`.
     pub(crate) fn response(&self, base: &str, known: Option<&str>) -> ScriptResponse {
-        let digest = if *self == Self::Chinese { &CHINESE_DIGEST } else { &DIGEST };
+        let Script { name, text, digest } = self.script;
         let tag = format!("\"{}\"", **digest);
-        match self {
-            Self::Stable | Self::Chinese if known.is_some_and(|known| names(known, &tag)) => {
+        match self.kind {
+            UrlKind::Stable if known.is_some_and(|known| names(known, &tag)) => {
                 let headers = vec![("etag", tag), ("cache-control", "public, no-cache".to_owned())];
                 ScriptResponse { status: 304, headers, body: "" }
             }
-            Self::Chinese => {
-                ScriptResponse::script(CHINESE, vec![("etag", tag), ("cache-control", "public, no-cache".to_owned())])
-            }
-            Self::Stable => ScriptResponse::script(
-                SCRIPT,
+            UrlKind::Stable => ScriptResponse::script(
+                text,
                 vec![
                     ("etag", tag),
                     ("cache-control", "public, no-cache".to_owned()),
-                    ("content-location", format!("{base}/sdk/onceward.{}.js", *DIGEST)),
+                    ("content-location", format!("{base}/sdk/{name}.{}.js", **digest)),
                 ],
             ),
-            Self::Hashed => ScriptResponse::script(SCRIPT, vec![("cache-control", FOREVER.to_owned())]),
-            Self::Former => {
-                let headers = vec![("location", format!("{base}{PATH}")), ("cache-control", "no-store".to_owned())];
+            UrlKind::Hashed => ScriptResponse::script(text, vec![("cache-control", FOREVER.to_owned())]),
+            UrlKind::Former => {
+                let headers =
+                    vec![("location", format!("{base}/sdk/{name}.js")), ("cache-control", "no-store".to_owned())];
                 ScriptResponse { status: 302, headers, body: "" }
             }
         }
@@ -125,44 +156,55 @@ fn names(known: &str, tag: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn kind(path: &str) -> Option<UrlKind> {
+        ScriptUrl::find(path).map(|url| url.kind)
+    }
+
+    fn url(path: &str) -> ScriptUrl {
+        ScriptUrl::find(path).expect("a script")
+    }
+
     #[test]
     fn script_url_is_found_by_its_path() {
-        assert_eq!(ScriptUrl::find(PATH), Some(ScriptUrl::Stable));
-        assert_eq!(ScriptUrl::find(&format!("/sdk/onceward.{}.js", *DIGEST)), Some(ScriptUrl::Hashed));
-        assert_eq!(ScriptUrl::find("/sdk/onceward.0123456789abcdef.js"), Some(ScriptUrl::Former));
-        assert_eq!(ScriptUrl::find("/sdk/onceward.zh-CN.js"), Some(ScriptUrl::Chinese));
-        for other in ["/sdk/onceward.0123456789abcde.js", "/sdk/onceward.0123456789abcdeF.js", "/sdk/other.js", "/"] {
-            assert_eq!(ScriptUrl::find(other), None, "{other}");
+        for Script { name, digest, .. } in &SCRIPTS {
+            assert_eq!(kind(&format!("/sdk/{name}.js")), Some(UrlKind::Stable));
+            assert_eq!(kind(&format!("/sdk/{name}.{}.js", **digest)), Some(UrlKind::Hashed));
+            assert_eq!(kind(&format!("/sdk/{name}.0123456789abcdef.js")), Some(UrlKind::Former));
+        }
+        for other in [
+            "/sdk/onceward.0123456789abcde.js",
+            "/sdk/onceward.0123456789abcdeF.js",
+            "/sdk/other.js",
+            "/sdk/onceward-.js",
+            "/",
+        ] {
+            assert_eq!(kind(other), None, "{other}");
         }
     }
 
     #[test]
+    fn each_script_has_its_own_content_and_hash() {
+        let [core, htmx, turbo, chinese] = &SCRIPTS;
+        assert!(htmx.text.contains("htmx:") && turbo.text.contains("turbo:") && !core.text.contains("htmx:"));
+        assert!(chinese.text.contains("您") && !core.text.contains("您"));
+        assert!(*core.digest != *htmx.digest && *htmx.digest != *turbo.digest && *turbo.digest != *core.digest);
+    }
+
+    #[test]
     fn known_script_is_not_sent_again() {
-        let status = |known: Option<&str>| ScriptUrl::Stable.response("", known).status;
-        let tag = format!("\"{}\"", *DIGEST);
+        let status = |known: Option<&str>| url("/sdk/onceward.js").response("", known).status;
+        let tag = format!("\"{}\"", *SCRIPTS[0].digest);
         assert_eq!((status(None), status(Some("\"x\"")), status(Some(&tag)), status(Some("*"))), (200, 200, 304, 304));
         assert_eq!(status(Some(&format!("\"x\", W/{tag}"))), 304);
         assert_eq!(status(Some("\"x\", *")), 200, "an asterisk counts only by itself");
     }
 
     #[test]
-    fn messages_are_a_script_of_their_own() {
-        let chinese = ScriptUrl::Chinese.response("", None);
-        assert!(chinese.body.contains("您") && !SCRIPT.contains("您"));
-        let tag = chinese.headers.iter().find(|(name, _)| *name == "etag").map(|(_, tag)| tag.as_str());
-        assert_eq!(ScriptUrl::Chinese.response("", tag).status, 304);
-        assert_eq!(ScriptUrl::Stable.response("", tag).status, 200);
-    }
-
-    #[test]
     fn urls_of_the_proxy_have_its_path() {
-        let headers = ScriptUrl::Stable.response("/_onceward", None).headers;
-        assert!(headers.contains(&("content-location", format!("/_onceward/sdk/onceward.{}.js", *DIGEST))));
-        assert!(
-            ScriptUrl::Former
-                .response("/_onceward", None)
-                .headers
-                .contains(&("location", "/_onceward/sdk/onceward.js".to_owned()))
-        );
+        let headers = url("/sdk/onceward-htmx.js").response("/_onceward", None).headers;
+        let location = format!("/_onceward/sdk/onceward-htmx.{}.js", *SCRIPTS[1].digest);
+        assert!(headers.contains(&("content-location", location)));
+        let former = url("/sdk/onceward-turbo.0123456789abcdef.js").response("/_onceward", None).headers;
+        assert!(former.contains(&("location", "/_onceward/sdk/onceward-turbo.js".to_owned())));
     }
 }

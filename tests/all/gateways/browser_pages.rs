@@ -109,6 +109,7 @@ async fn other_paths_of_onceward_are_unreachable_through_the_gateway() {
         "/token%0a",
         "/token%0d%0a",
         "/sdk/onceward.0123456789abcdefa.js",
+        "/sdk/onceward-.js",
         "/sdk/onceward.js%3f",
     ];
     for kind in GatewayKind::ALL {

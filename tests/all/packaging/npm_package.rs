@@ -31,8 +31,12 @@ fn packed() -> BTreeSet<String> {
 
 #[test]
 fn npm_package_contains_builds_types_readme_and_licences_only() {
-    let own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist/onceward.js", "dist/onceward.mjs", "package.json"];
+    let own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "package.json"];
+    let scripts = ["onceward.js", "onceward-htmx.js", "onceward-turbo.js", "onceward.zh-CN.js"];
+    let modules =
+        ["onceward.mjs", "axios.mjs", "axios-auto.mjs", "htmx.mjs", "react.mjs", "turbo.mjs", "vue.mjs", "zh-CN.mjs"];
     let mut expected: BTreeSet<_> = own.map(str::to_owned).into();
+    expected.extend(scripts.into_iter().chain(modules).map(|file| format!("dist/{file}")));
     for source in fs::read_dir(Path::new(FOLDER).join("src")).unwrap() {
         let source = source.unwrap().file_name().into_string().expect("a file name in UTF-8");
         expected.insert(format!("dist/{}.d.ts", source.trim_end_matches(".ts")));
@@ -51,7 +55,7 @@ fn npm_metadata_is_complete_and_names_packed_files() {
     assert_eq!(manifest["private"], Value::Null);
     assert_eq!(manifest["dependencies"], Value::Null);
     // A page that loads the script relies on its side effects; a bundler may drop everything else that is not used.
-    assert_eq!(manifest["sideEffects"], json!(["./dist/onceward.js"]));
+    assert_eq!(manifest["sideEffects"], json!(["./dist/onceward*.js", "./dist/axios-auto.mjs"]));
     let exports = &manifest["exports"];
     assert_eq!(exports["."]["types"], manifest["types"]);
     for file in [&manifest["main"], &manifest["types"], &exports["."]["default"], &exports["./onceward.js"]] {

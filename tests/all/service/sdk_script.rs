@@ -5,6 +5,8 @@ use onceward_tests::client::{http, send};
 use onceward_tests::service::OncewardServer;
 use reqwest::Method;
 
+const HTMX: &[u8] = include_bytes!("../../../client-sdk/web/dist/onceward-htmx.js");
+const TURBO: &[u8] = include_bytes!("../../../client-sdk/web/dist/onceward-turbo.js");
 const COMMITTED: &[u8] = include_bytes!("../../../client-sdk/web/dist/onceward.js");
 
 #[tokio::test]
@@ -44,4 +46,19 @@ async fn hashed_script_path_is_immutable_and_others_redirect() {
     }
     let nothing = send(http().get(format!("{}/sdk/other.js", service.url))).await;
     assert_eq!((nothing.status, nothing.problem().code), (404, Code::NotFound));
+}
+
+#[tokio::test]
+async fn scripts_for_htmx_and_turbo_are_the_committed_files() {
+    let service = OncewardServer::start(&[]);
+    for (name, committed) in [("onceward-htmx", HTMX), ("onceward-turbo", TURBO)] {
+        let url = format!("{}/sdk/{name}.js", service.url);
+        let script = send(http().get(&url)).await;
+        assert_eq!((script.status, &script.body[..]), (200, committed), "{name}");
+        let named = script.headers["content-location"].to_str().unwrap();
+        let kept = send(http().get(format!("{}{named}", service.url))).await;
+        assert_eq!((kept.status, &kept.body[..]), (200, committed), "{named}");
+        let posted = send(http().post(&url)).await;
+        assert_eq!((posted.status, posted.problem().code), (405, Code::MethodNotAllowed), "{name}");
+    }
 }

@@ -1,0 +1,18 @@
+import { type MaybeRefOrGetter, type ShallowRef } from "vue";
+import { type Submittable, type SubmitOptions } from "./component_submit.js";
+import type { Result } from "./index.js";
+export type { SubmitLikeEvent, Submittable, SubmitOptions } from "./component_submit.js";
+/** The state of a component's submission, and the function that sends it. */
+export interface Submission {
+    /** True while a submission is in flight. */
+    pending: Readonly<ShallowRef<boolean>>;
+    /** The result of the last submission. */
+    result: Readonly<ShallowRef<Result | undefined>>;
+    /**
+     * Sends the form of a submit event, a body, or an object as JSON. While a submission is in flight, and for a double click, further calls return
+     * its result. Never rejects.
+     */
+    submit(given?: Submittable): Promise<Result>;
+}
+/** Sends each submission once: `const { submit, pending, result } = useSubmission("/orders")`, and `<form @submit="submit">`. */
+export declare function useSubmission(url: MaybeRefOrGetter<string | URL>, options?: SubmitOptions): Submission;

@@ -1,0 +1,26 @@
+// A hook for React. Importing this module has no side effects.
+
+import { useCallback, useState } from "react";
+import { componentSubmit, type SubmissionState, type Submittable, type SubmitOptions } from "./component_submit.js";
+import type { Result } from "./index.js";
+
+export type { SubmissionState, SubmitLikeEvent, Submittable, SubmitOptions } from "./component_submit.js";
+
+/** The state of a component's submission, and the function that sends it. */
+export interface Submission extends SubmissionState {
+  /**
+   * Sends the form of a submit event, a body, or an object as JSON. While a submission is in flight, and for a double click, further calls return
+   * its result. Never rejects.
+   */
+  submit(given?: Submittable): Promise<Result>;
+}
+
+const NONE: SubmitOptions = {};
+
+/** Sends each submission once: `const { submit, pending, result } = useSubmission("/orders")`, and `<form onSubmit={submit}>`. */
+export function useSubmission(url: string | URL, options: SubmitOptions = NONE): Submission {
+  const [state, show] = useState<SubmissionState>({ pending: false });
+  const [send] = useState(() => componentSubmit(show));
+  const submit = useCallback((given?: Submittable) => send(url, options, given), [send, url, options]);
+  return { ...state, submit };
+}
