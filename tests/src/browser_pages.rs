@@ -60,6 +60,7 @@ fn shop(path: &str, guard: &Guard) -> impl HttpServiceFactory + use<> {
         .service(web::resource("/plain").wrap(plain).route(web::post().to(order)))
         .route("/open", web::post().to(order))
         .route("/sdk/onceward.js", web::get().to(async || script("dist/onceward.js")))
+        .route("/sdk/onceward.zh-CN.js", web::get().to(async || script("dist/onceward.zh-CN.js")))
         .route("/scripts/{name}", web::get().to(async |name: Path<String>| script(&format!("browser/scripts/{name}"))))
         .route("/pages/{name}", web::get().to(page))
 }
