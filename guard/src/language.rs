@@ -21,7 +21,8 @@ type Words = Arc<dyn Fn(Code) -> Option<Wording> + Send + Sync>;
 /// English and Simplified Chinese are complete. An application adds others:
 ///
 /// ```
-/// use onceward::{Code, Language, Languages, PageLabels, PageText, Wording};
+/// use onceward::api::Code;
+/// use onceward::{Language, Languages, PageLabels, PageText, Wording};
 ///
 /// let german = Language::new("de", |code| match code {
 ///     Code::TokenUsed => {

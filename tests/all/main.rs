@@ -39,11 +39,13 @@ mod demo {
 /// README, docs and their examples, and rules for the sources of the tests.
 mod docs {
     mod backend_examples;
+    mod chinese_readme;
     mod guarantees;
     mod links;
     mod literal_sleeps;
     pub(crate) mod pages;
     mod readme;
+    mod translated_details;
 }
 
 /// Gateways that send an auth request to the service before they forward a request.
@@ -99,6 +101,7 @@ mod library {
 mod middleware {
     mod conflicting_guards;
     mod disconnect_and_shutdown;
+    mod languages;
     mod nested_guards;
     mod outcome_header;
     mod path_spellings;
@@ -183,6 +186,7 @@ mod service {
     mod deployment_files;
     mod graceful_shutdown;
     mod head_requests;
+    mod languages;
     mod log_lines;
     mod long_claims;
     mod malformed_http;

@@ -120,7 +120,7 @@ class RequestRow {
     const answer = status === null ? [sign("✕"), word("response lost")] : [sign("←"), said(word("response ")), element("b", "", status)];
     if (outcome) answer.push(" ", element("span", "outcome", outcome));
     if (note) answer.push(" ", element("span", "about", note));
-    this.got.replaceChildren(...answer, " ", element("span", "took", word("{0} ms", Math.round(until - this.from))));
+    this.got.replaceChildren(...answer, " ", element("span", "took", `${Math.round(until - this.from)} ms`));
   }
 
   draw(now, longest) {

@@ -15,7 +15,6 @@ export const CHINESE = {
   "response ": "响应 ",
   "in flight": "处理中",
   "response lost": "响应丢失",
-  "{0} ms": "{0} 毫秒",
   order: "个订单",
   orders: "个订单",
   Copy: "复制",

@@ -23,7 +23,7 @@ function englishTexts() {
   const found = [];
   while (walker.nextNode()) {
     const parent = walker.currentNode.parentElement;
-    if (parent.closest("code, pre, noscript, script, .brand, .languages, [role=tab], .outcome, #snippet, footer a, nav, .snippets .note")) continue;
+    if (parent.closest("code, pre, noscript, script, .brand, .languages, [role=tab], .outcome, .about, #snippet, footer a, nav, .snippets .note")) continue;
     if (/[A-Za-z]{3}/.test(walker.currentNode.data)) found.push(walker.currentNode.data.trim());
   }
   return found;
