@@ -118,6 +118,8 @@ async fn above_the_route_macro() -> String {
 #[once(token)]
 #[once(interval = "1s")]
 //~ a handler has one `#[once]`: for a second policy, wrap the route in `Protect`
-async fn attribute_twice() {}
+async fn attribute_twice() -> String {
+    String::new()
+}
 
 fn main() {}

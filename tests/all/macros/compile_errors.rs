@@ -1,76 +1,104 @@
 //! Wrong uses of `#[once]`, compiled: the files in tests/compile_errors.
 //!
-//! A comment `//~` states the error of the line above it. All wrong uses of a file are compiled at once, against the libraries of this
-//! build.
+//! A comment `//~` states the error of the line above it. All wrong uses of a file are compiled at once, against the libraries beside
+//! this test program.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/compile_errors");
 
-/// An error: its line, its message, and the notes below it.
-type CompileError = (u64, String, String);
+/// Compiled libraries: actix-web, axum and onceward.
+type Libraries = [(&'static str, PathBuf); 3];
 
-/// The libraries that the files name, as this build has compiled them.
-static LIBRARIES: LazyLock<BTreeMap<&str, PathBuf>> = LazyLock::new(|| {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["test", "--workspace", "--all-features", "--test", "all", "--no-run", "--locked", "--offline"]);
-    let output = cargo.args(["--message-format", "json"]).current_dir(FOLDER).output().expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let artifacts = lines_of_json(&output.stdout);
-    let found = ["actix_web", "axum", "onceward"].map(|name| {
-        let is_library =
-            |artifact: &&Value| artifact["target"]["name"] == name && artifact["target"]["kind"][0] == "lib";
-        let artifact = artifacts.iter().find(is_library).unwrap_or_else(|| panic!("cargo has not compiled {name}"));
-        let files = artifact["filenames"].as_array().expect("files").iter().filter_map(Value::as_str);
-        (
-            name,
-            files.map(PathBuf::from).find(|file| file.extension().is_some_and(|end| end == "rlib")).expect("a library"),
-        )
-    });
-    found.into()
+/// An error: its line, its message, and the notes below it.
+struct CompileError {
+    line: u64,
+    message: String,
+    notes: String,
+}
+
+/// The libraries that the files use. The folder may have several of each, with other features: the first that compile the right use.
+static LIBRARIES: LazyLock<Libraries> = LazyLock::new(|| {
+    let [actix, axum, onceward] = ["actix_web", "axum", "onceward"].map(compiled);
+    let mut last = String::from("there are none");
+    for (onceward, axum, actix) in onceward.iter().flat_map(|onceward| {
+        axum.iter().flat_map(|axum| actix.iter().map(move |actix| (onceward.clone(), axum.clone(), actix.clone())))
+    }) {
+        let libraries = [("actix_web", actix), ("axum", axum), ("onceward", onceward)];
+        let output = compile("right_use.rs", &libraries);
+        if output.status.success() {
+            return libraries;
+        }
+        last = String::from_utf8_lossy(&output.stderr).into_owned();
+    }
+    panic!("the right use does not compile against any of the libraries in {}: {last}", folder().display())
 });
 
-fn lines_of_json(text: &[u8]) -> Vec<Value> {
-    String::from_utf8_lossy(text).lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+/// Returns the folder of this test program and the libraries it was linked with.
+fn folder() -> PathBuf {
+    std::env::current_exe().unwrap().parent().expect("the folder of the program").to_owned()
+}
+
+/// Returns the compiled libraries with this name, the newest first.
+fn compiled(name: &str) -> Vec<PathBuf> {
+    let is_library = |path: &PathBuf| {
+        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        file.starts_with(&format!("lib{name}-")) && file.ends_with(".rlib")
+    };
+    let mut found: Vec<_> =
+        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).filter(is_library).collect();
+    found.sort_by_key(|path| fs::metadata(path).and_then(|file| file.modified()).unwrap());
+    found.reverse();
+    found
+}
+
+/// Compiles a file up to its metadata. The errors are lines of JSON.
+fn compile(file: &str, libraries: &Libraries) -> Output {
+    let out = tempfile::tempdir().unwrap();
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--edition", "2024", "--emit", "metadata", "--error-format", "json", "--out-dir"]).arg(out.path());
+    rustc.arg("-L").arg(format!("dependency={}", folder().display()));
+    for (name, path) in libraries {
+        rustc.arg("--extern").arg(format!("{name}={}", path.display()));
+    }
+    rustc.arg(Path::new(FOLDER).join(file)).output().expect("rustc runs")
 }
 
 /// Compiles a file, and returns its errors.
 fn errors(file: &str) -> Vec<CompileError> {
-    let mut rustc = Command::new(option_env!("RUSTC").unwrap_or("rustc"));
-    rustc.args(["--edition", "2024", "--crate-type", "bin", "--emit", "metadata", "--error-format", "json"]);
-    for (name, path) in &*LIBRARIES {
-        rustc.arg("--extern").arg(format!("{name}={}", path.display()));
-        rustc.arg("-L").arg(format!("dependency={}", path.parent().expect("a folder").display()));
-    }
-    let out = tempfile::tempdir().expect("a temporary folder");
-    let output = rustc.arg("--out-dir").arg(out.path()).arg(Path::new(FOLDER).join(file)).output().expect("rustc runs");
+    let output = compile(file, &LIBRARIES);
     assert!(!output.status.success(), "{file} compiles");
-    let errors = lines_of_json(&output.stderr).into_iter().filter(|said| said["level"] == "error");
-    let errors = errors.filter_map(|error| {
-        // The summary at the end has no place.
-        let place = error["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?;
-        let notes = error["children"].as_array()?.iter().filter_map(|note| note["message"].as_str());
-        Some((
-            place["line_start"].as_u64()?,
-            error["message"].as_str()?.to_owned(),
-            notes.collect::<Vec<_>>().join("\n"),
-        ))
-    });
-    errors.collect()
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines = said.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")));
+    lines.filter(|line: &Value| line["level"] == "error").filter_map(|error| error_of(&error)).collect()
 }
 
-/// Returns the errors that the comments of a file state.
+/// Reads an error. The summary at the end has no place.
+fn error_of(error: &Value) -> Option<CompileError> {
+    let place = error["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?;
+    let notes = error["children"].as_array()?.iter().filter_map(|note| note["message"].as_str());
+    Some(CompileError {
+        line: place["line_start"].as_u64()?,
+        message: error["message"].as_str()?.to_owned(),
+        notes: notes.collect::<Vec<_>>().join("\n"),
+    })
+}
+
+fn text(file: &str) -> String {
+    fs::read_to_string(Path::new(FOLDER).join(file)).unwrap()
+}
+
+/// Returns the errors that the comments of a file state, each with its line.
 fn stated(file: &str) -> BTreeSet<(u64, String)> {
-    let text = fs::read_to_string(Path::new(FOLDER).join(file)).expect("a file of wrong uses");
     let mut code_line = 0;
     let mut stated = BTreeSet::new();
-    for (line, number) in text.lines().zip(1..) {
+    for (line, number) in text(file).lines().zip(1..) {
         match line.trim().strip_prefix("//~ ") {
             Some(message) => drop(stated.insert((code_line, message.to_owned()))),
             None => code_line = number,
@@ -80,27 +108,29 @@ fn stated(file: &str) -> BTreeSet<(u64, String)> {
 }
 
 #[test]
-fn wrong_options_and_handlers_do_not_compile_and_the_error_names_the_right_ones() {
+fn wrong_use_does_not_compile_and_the_error_names_the_right_one() {
     let expected = stated("options.rs");
-    assert!(expected.len() >= 12, "{}", expected.len());
-    let found: BTreeSet<_> = errors("options.rs").into_iter().map(|(line, message, _)| (line, message)).collect();
-    let (missing, more): (Vec<_>, Vec<_>) =
-        (expected.difference(&found).collect(), found.difference(&expected).collect());
-    assert!(missing.is_empty() && more.is_empty(), "missing: {missing:#?}\nnot stated: {more:#?}");
+    assert!(expected.len() >= 12, "{} wrong uses", expected.len());
+    let found: BTreeSet<_> = errors("options.rs").into_iter().map(|error| (error.line, error.message)).collect();
+    let missing: Vec<_> = expected.difference(&found).collect();
+    let unstated: Vec<_> = found.difference(&expected).collect();
+    assert!(missing.is_empty() && unstated.is_empty(), "missing: {missing:#?}\nnot stated: {unstated:#?}");
 }
 
 #[test]
 fn router_of_axum_without_a_guard_does_not_compile() {
-    let errors = errors("missing_guard.rs");
-    let text = fs::read_to_string(Path::new(FOLDER).join("missing_guard.rs")).unwrap();
+    let (errors, text) = (errors("missing_guard.rs"), text("missing_guard.rs"));
     let line_of = |code: &str| 1 + text.lines().position(|line| line.contains(code)).expect(code) as u64;
-    for (route, state) in [("post(pay)", "Vec<{integer}>"), ("post(order)", "()")] {
-        let of_route: Vec<_> = errors.iter().filter(|(line, ..)| *line == line_of(route)).collect();
+    let messages = |line: u64| -> BTreeSet<_> {
+        errors.iter().filter(|error| error.line == line).map(|error| error.message.as_str()).collect()
+    };
+    for (route, state) in [("post(pay)", "Vec<u32>"), ("post(order)", "()")] {
         let message = format!("a handler with `#[once]` finds no guard in the state `{state}` of the router");
-        let error = of_route.iter().find(|(_, said, _)| *said == message);
-        let (.., notes) = error.unwrap_or_else(|| panic!("{route}: {errors:#?}"));
-        assert!(notes.contains("add `.with_state(onceward::axum::Protection::new(&guard, subject))`"), "{notes}");
+        assert_eq!(messages(line_of(route)), [message.as_str()].into(), "{route}");
     }
-    let subject = line_of("subject = onceward::actix");
-    assert!(errors.iter().any(|(line, said, _)| *line == subject && said == "mismatched types"), "{errors:#?}");
+    let fix = "add `.with_state(onceward::axum::Protection::new(&guard, subject))` to the router";
+    let of_guard: Vec<_> = errors.iter().filter(|error| error.message.contains("finds no guard")).collect();
+    assert!(of_guard.iter().all(|error| error.notes.contains(fix)), "{}", of_guard[0].notes);
+    assert_eq!(messages(line_of("subject = onceward::actix")), ["mismatched types"].into());
+    assert_eq!(errors.len(), of_guard.len() + 1, "nothing else is wrong");
 }
