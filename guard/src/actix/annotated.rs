@@ -19,7 +19,7 @@ use super::middleware::protect;
 use super::{Protect, Protection};
 use crate::clock::Clock;
 use crate::effect::Effect;
-use crate::http::{GuardResponse, RequestHead as _};
+use crate::http::GuardResponse;
 use crate::rejection::Rejection;
 use crate::warning_limit::WarningLimits;
 
@@ -84,6 +84,6 @@ fn without_guard(handler: &str, head: &HttpRequest) -> HttpResponse<EitherBody<B
         );
     }
     let rejection = Rejection::new(Code::Internal);
-    let response = GuardResponse::without_guard(&rejection, head.path(), head.header("accept").next());
+    let response = GuardResponse::without_guard(head, &rejection);
     HttpResponse::from(response.with_effect(Effect::NotApplied, Code::Internal)).map_into_left_body()
 }
