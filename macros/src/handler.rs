@@ -2,11 +2,18 @@
 
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Error, FnArg, Ident, ItemFn, Result, Type, Visibility};
+use syn::{Attribute, Error, FnArg, Ident, Item, ItemFn, Result, Type, Visibility};
 
 /// The attributes of actix-web that register a handler, by their last segment.
 const ROUTES: [&str; 11] =
     ["get", "post", "put", "delete", "head", "connect", "options", "trace", "patch", "route", "routes"];
+
+/// The attributes that describe the item that other code refers to.
+const OUTER_ONLY: [&str; 2] = ["doc", "deprecated"];
+/// The attributes of that item: a lint that is allowed is allowed for the function too.
+const OUTER: [&str; 3] = ["doc", "deprecated", "allow"];
+
+const NOT_A_HANDLER: &str = "`#[once]` protects a handler: an `async fn`";
 
 /// A function that can be protected: it is `async`, has no `self` and is not generic.
 pub(crate) struct Handler {
@@ -19,17 +26,14 @@ pub(crate) struct Handler {
 
 impl Parse for Handler {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let start = input.fork();
-        let Ok(mut function) = input.parse::<ItemFn>() else {
-            let rest: proc_macro2::TokenStream = input.parse()?;
-            let item: proc_macro2::TokenStream = start.parse()?;
-            return Err(Error::new_spanned(item, "`#[once]` protects a handler: an `async fn`"))
-                .inspect_err(|_| drop(rest));
+        let mut function = match input.parse::<Item>()? {
+            Item::Fn(function) => function,
+            other => return Err(Error::new_spanned(other, NOT_A_HANDLER)),
         };
         checked(&function)?;
         let attributes = std::mem::take(&mut function.attrs);
-        let (outer, inner) = attributes.into_iter().partition(describes);
-        function.attrs = inner;
+        let outer = attributes.iter().filter(|attribute| is_one_of(attribute, &OUTER)).cloned().collect();
+        function.attrs = attributes.into_iter().filter(|attribute| !is_one_of(attribute, &OUTER_ONLY)).collect();
         let visibility = std::mem::replace(&mut function.vis, Visibility::Inherited);
         Ok(Self { outer, visibility, function })
     }
@@ -50,9 +54,8 @@ impl Handler {
     }
 }
 
-/// Returns whether an attribute describes the item that other code refers to.
-fn describes(attribute: &Attribute) -> bool {
-    ["doc", "deprecated"].iter().any(|name| attribute.path().is_ident(name))
+fn is_one_of(attribute: &Attribute, names: &[&str]) -> bool {
+    names.iter().any(|name| attribute.path().is_ident(name))
 }
 
 fn checked(function: &ItemFn) -> Result<()> {
@@ -64,7 +67,7 @@ fn checked(function: &ItemFn) -> Result<()> {
         return Err(Error::new(receiver.span(), "`#[once]` protects a function: a handler has no `self`"));
     }
     if signature.asyncness.is_none() {
-        return Err(Error::new(signature.fn_token.span, "`#[once]` protects a handler: an `async fn`"));
+        return Err(Error::new(signature.fn_token.span, NOT_A_HANDLER));
     }
     if !signature.generics.params.is_empty() {
         return Err(Error::new(
