@@ -26,7 +26,7 @@ pub type AnnotatedCall = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// The state of a router, if handlers with `#[once]` find their guard in it.
 #[diagnostic::on_unimplemented(
     message = "a handler with `#[once]` finds no guard in the state `{Self}` of the router",
-    note = "add `.with_state(oncewardaxum::Protection::new(&guard, subject))` to the router, or make a `Protection` a part of your \
+    note = "add `.with_state(onceward::axum::Protection::new(&guard, subject))` to the router, or make a `Protection` a part of your \
             state: `#[derive(Clone, axum::extract::FromRef)]`"
 )]
 pub trait HasProtection: Clone + Send + Sync + 'static {
