@@ -26,18 +26,19 @@ struct CompileError {
 /// The libraries that the files use. The folder may have several of each, with other features: the first that compile the right use.
 static LIBRARIES: LazyLock<Libraries> = LazyLock::new(|| {
     let [actix, axum, onceward] = ["actix_web", "axum", "onceward"].map(compiled);
-    let mut last = String::from("there are none");
-    for (onceward, axum, actix) in onceward.iter().flat_map(|onceward| {
-        axum.iter().flat_map(|axum| actix.iter().map(move |actix| (onceward.clone(), axum.clone(), actix.clone())))
-    }) {
-        let libraries = [("actix_web", actix), ("axum", axum), ("onceward", onceward)];
-        let output = compile("right_use.rs", &libraries);
-        if output.status.success() {
-            return libraries;
+    let mut reason = None;
+    for onceward in &onceward {
+        for (axum, actix) in axum.iter().flat_map(|axum| actix.iter().map(move |actix| (axum, actix))) {
+            let libraries = [("actix_web", actix.clone()), ("axum", axum.clone()), ("onceward", onceward.clone())];
+            let output = compile("right_use.rs", &libraries);
+            if output.status.success() {
+                return libraries;
+            }
+            reason.get_or_insert_with(|| String::from_utf8_lossy(&output.stderr).into_owned());
         }
-        last = String::from_utf8_lossy(&output.stderr).into_owned();
     }
-    panic!("the right use does not compile against any of the libraries in {}: {last}", folder().display())
+    let reason = reason.unwrap_or_else(|| "one of them is missing".to_owned());
+    panic!("the right use does not compile against the libraries in {}: {reason}", folder().display())
 });
 
 /// Returns the folder of this test program and the libraries it was linked with.
