@@ -103,7 +103,7 @@ fuzz: ## Fuzz the parsers of tokens, headers, forms, records and Redis replies, 
 
 .PHONY: package
 package: ## Package the library crates together, and compile each from its package (minutes)
-	cargo package --locked --allow-dirty --target-dir target/packages -p onceward -p onceward-api -p onceward-patterns -p onceward-client
+	cargo package --locked --allow-dirty --target-dir target/packages -p onceward -p onceward-api -p onceward-macros -p onceward-patterns -p onceward-client
 
 .PHONY: deny
 deny: ## Check licences, sources and banned crates of the dependencies (not advisories, which need the network)

@@ -25,6 +25,9 @@
 //! Wrap authentication around [`Protect`], so that it runs first: a token does not authenticate a user, and does not protect against
 //! cross-site request forgery.
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod annotated;
 mod captured;
 mod exchange;
 mod extractors;
@@ -55,6 +58,52 @@ pub enum Actix {}
 
 /// The middleware: [`http::Protect`] for actix-web.
 pub type Protect<P = protect::AnyPolicy> = http::Protect<Actix, P>;
+
+/// The guard and the subject of the handlers with [`#[once]`](once): [`http::Protection`] for actix-web.
+#[cfg(feature = "macros")]
+pub type Protection = http::Protection<Actix>;
+
+/// Protects a handler in one line.
+///
+/// The guard and the subject are those of the [`Protection`] in the data of the application:
+///
+/// ```
+/// use actix_web::{App, HttpResponse, post, web};
+/// use onceward::Guard;
+/// use onceward::actix::{Protection, SubjectFrom, once, token_route};
+/// use onceward::store::Memory;
+///
+/// #[post("/orders")]
+/// #[once(token, remember = "10m")]
+/// async fn place_order(order: web::Json<u32>) -> HttpResponse {
+///     HttpResponse::Created().body(format!("order {order}"))
+/// }
+///
+/// #[post("/payments")]
+/// #[once(key)]
+/// async fn pay(payment: web::Json<u32>) -> HttpResponse {
+///     HttpResponse::Created().body(format!("paid {payment}"))
+/// }
+///
+/// let guard = Guard::new(Memory::new());
+/// let app = App::new()
+///     .app_data(Protection::new(&guard, SubjectFrom::anonymous()))
+///     .service(token_route(&guard, SubjectFrom::anonymous()))
+///     .service(place_order)
+///     .service(pay);
+/// # let _ = app;
+/// ```
+///
+/// Without a `Protection` the handler does not run: the client receives a 500 `internal`, and the log has an error that names the fix.
+///
+/// Write `#[once]` below `#[post]`, directly above the function. `#[post]` then registers the protected handler. Above `#[post]`, the
+/// attribute would see only the function, and `#[post]` is what reads the path and creates the route; that order is a compile error.
+/// Attributes that read the arguments of the function, such as `#[utoipa::path]`, belong above `#[once]` too: the attribute replaces
+/// the function by one that takes the whole request. So a test calls the handler through an `App`, not as a function.
+///
+/// The handler runs inside of all middleware, unlike one behind a [`Protect`] in `wrap`.
+#[cfg(feature = "macros")]
+pub use onceward_macros::actix_once as once;
 
 /// The source of a request's subject. There is no default: anonymous has to be written explicitly.
 pub type SubjectFrom = SubjectSource<HttpRequest>;

@@ -4,6 +4,9 @@
 //! a token or key is read from, how a request becomes an [`Intent`](crate::Intent), which [`Effect`](crate::Effect) a response implies,
 //! which part of a response is stored, and how a rejection or a stored response is sent. [`Protect`] is the builder of a route's rules.
 
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod annotated;
 mod audience;
 mod body;
 mod body_defect;
@@ -24,6 +27,8 @@ mod preferences;
 mod profile;
 pub mod protect;
 mod protected_call;
+#[cfg(feature = "macros")]
+mod protection;
 mod rejection_format;
 mod rejection_page;
 mod request;
@@ -49,6 +54,8 @@ pub use self::preferences::Preferences;
 pub use self::profile::Profile;
 pub use self::protect::Protect;
 pub use self::protected_call::ProtectedCall;
+#[cfg(feature = "macros")]
+pub use self::protection::Protection;
 pub use self::rejection_format::envelope::Envelope;
 pub use self::rejection_format::{RejectedRequest, RejectionFormat, RejectionResponse};
 pub use self::request::{RequestHead, action_of};

@@ -148,6 +148,7 @@
 //! - `actix`: [`actix::Protect`], middleware for actix-web 4
 //! - `axum`: [`axum::Protect`], a layer for axum 0.8, with a token route, extractors and a graceful shutdown
 //! - `tower`: [`tower::Protect`], the same layer for any tower or hyper service
+//! - `macros`: the attribute `#[once]` for handlers of [actix-web](actix::once) and [axum](axum::once)
 //! - `redis`: [`store::Redis`], for more than one process
 //! - `sql`: [`store::Sql`], on PostgreSQL and SQLite; and [`transaction`], for records that are committed with the rows of the application.
 //!   The crate `onceward-patterns` has idempotent changes to rows of your own tables

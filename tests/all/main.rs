@@ -97,6 +97,15 @@ mod library {
     mod startup_errors;
 }
 
+/// The attribute `#[once]`.
+mod macros {
+    mod compile_errors;
+    mod handlers;
+    mod missing_guard;
+    mod races;
+    mod route_macro;
+}
+
 /// The middleware, on every web framework: several guards, outcomes, paths, rollout, disconnects and shutdown.
 mod middleware {
     mod conflicting_guards;

@@ -3,6 +3,7 @@
 
 pub mod actix_framework;
 pub mod actix_handlers;
+pub mod annotated_shop;
 pub mod axum_framework;
 pub mod axum_server;
 pub mod browser_pages;

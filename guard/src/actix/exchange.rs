@@ -59,6 +59,16 @@ pub(super) struct ActixExchange<S> {
     pub(super) request: ServiceRequest,
 }
 
+impl<S, B> ActixExchange<S>
+where
+    S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,
+{
+    /// Calls the service without a guard.
+    pub(super) async fn pass_on(self) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+        Ok(self.service.call(self.request).await?.map_into_left_body())
+    }
+}
+
 impl<S, B> Exchange for ActixExchange<S>
 where
     S: Service<ServiceRequest, Response = ServiceResponse<B>, Error = Error>,

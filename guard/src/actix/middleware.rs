@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform, forward_ready};
-use actix_web::{Error, HttpMessage as _, HttpResponse, rt};
+use actix_web::{Error, HttpResponse, rt};
 use futures_util::future::LocalBoxFuture;
 
 use super::Actix;
 use super::exchange::ActixExchange;
 use super::require_protection::mark_seen;
 use crate::http::{
-    Audience, GuardResponse, Idle, Protect, ProtectedCall, RouteRules, RunToCompletion, Treatment, UncheckedRoute, run,
+    Audience, Exchange, GuardResponse, Idle, Protect, ProtectedCall, RouteRules, RunToCompletion, Treatment,
+    UncheckedRoute, run,
 };
 
 impl<P, S, B> Transform<S, ServiceRequest> for Protect<Actix, P>
@@ -57,22 +58,36 @@ where
     forward_ready!(service);
 
     fn call(&self, request: ServiceRequest) -> Self::Future {
-        let (rules, service) = (&self.rules, Rc::clone(&self.service));
-        mark_seen(request.request());
-        let treatment = rules.treatment(request.method().as_str());
-        if treatment != Treatment::Guarded {
-            if treatment == Treatment::Unchecked {
-                request.extensions_mut().insert(UncheckedRoute::new(rules));
-            }
-            let call = async move { Ok(service.call(request).await?.map_into_left_body()) };
-            return ProtectedCall::untouched(Box::pin(call));
-        }
-        let (audience, idle) = (Audience::of_route(request.request(), rules), Idle::new(rules.route.waits()));
-        let run: LocalBoxFuture<'static, _> =
-            Box::pin(run(Arc::clone(rules), ActixExchange { service, request }, idle.clone()));
-        let run = RunToCompletion::new(run, idle, Arc::clone(rules), |rest| drop(rt::spawn(rest)));
-        ProtectedCall::guarded(run, audience, |response| Err(broke_off(response)))
+        let exchange = ActixExchange { service: Rc::clone(&self.service), request };
+        protect(&self.rules, exchange, |exchange| Box::pin(exchange.pass_on()))
     }
+}
+
+/// The response to a request behind a guard.
+type Sent<B> = Result<ServiceResponse<EitherBody<B>>, Error>;
+
+/// Handles a request by these rules. `pass_on` calls the handler without a guard.
+pub(super) fn protect<E, B>(
+    rules: &Arc<RouteRules<Actix>>,
+    mut exchange: E,
+    pass_on: fn(E) -> LocalBoxFuture<'static, Sent<B>>,
+) -> ProtectedCall<Actix, LocalBoxFuture<'static, Sent<B>>>
+where
+    E: Exchange<Framework = Actix, Sent = Sent<B>> + 'static,
+    B: 'static,
+{
+    mark_seen(exchange.head());
+    let treatment = rules.treatment(exchange.head().method().as_str());
+    if treatment != Treatment::Guarded {
+        if treatment == Treatment::Unchecked {
+            exchange.attach(UncheckedRoute::new(rules));
+        }
+        return ProtectedCall::untouched(pass_on(exchange));
+    }
+    let (audience, idle) = (Audience::of_route(exchange.head(), rules), Idle::new(rules.route.waits()));
+    let run: LocalBoxFuture<'static, _> = Box::pin(run(Arc::clone(rules), exchange, idle.clone()));
+    let run = RunToCompletion::new(run, idle, Arc::clone(rules), |rest| drop(rt::spawn(rest)));
+    ProtectedCall::guarded(run, audience, |response| Err(broke_off(response)))
 }
 
 /// Creates the error for a handler that panicked or was aborted.

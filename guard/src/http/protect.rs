@@ -140,6 +140,12 @@ pub struct Protect<F: Framework, P = AnyPolicy> {
 }
 
 impl<F: Framework> Protect<F, TokenPolicy> {
+    /// Like [`token`](Self::token), for a guard that was found to be shared by all workers.
+    #[cfg(feature = "macros")]
+    pub(super) fn token_of_shared(guard: &Guard, subject: SubjectSource<F::Request>) -> Self {
+        Self::of_shared(guard, subject, Policy::token(), 0)
+    }
+
     /// Requires a one-time token. A token that is bound to a subject is accepted only from the subject that `subject` resolves;
     /// [`bound`](Self::bound) rejects unbound tokens.
     ///
@@ -170,6 +176,13 @@ impl<F: Framework> Protect<F, TokenPolicy> {
 }
 
 impl<F: Framework> Protect<F, KeyPolicy> {
+    /// Like [`key`](Self::key), for a guard that was found to be shared by all workers.
+    #[cfg(feature = "macros")]
+    pub(super) fn key_of_shared(guard: &Guard, subject: SubjectSource<F::Request>, rules: KeyRules) -> Self {
+        let answer_limit = rules.reply_limit;
+        Self::of_shared(guard, subject, Policy::key(rules), answer_limit)
+    }
+
     /// Requires a key: `Idempotency-Key`, unless [`from`](Self::from) names another source. The first response for a key is stored and
     /// replayed; a request with the same key and different content is rejected.
     ///
@@ -226,6 +239,12 @@ impl<F: Framework> Protect<F, KeyPolicy> {
 }
 
 impl<F: Framework> Protect<F, IntervalPolicy> {
+    /// Like [`interval`](Self::interval), for a guard that was found to be shared by all workers.
+    #[cfg(feature = "macros")]
+    pub(super) fn interval_of_shared(guard: &Guard, subject: SubjectSource<F::Request>, rules: IntervalRules) -> Self {
+        Self::of_shared(guard, subject, Policy::interval(rules), 0)
+    }
+
     /// Accepts at most one equivalent request per subject and interval. Requests are equivalent if they have the same content, or, with
     /// [`from`](Self::from), the same name.
     ///
@@ -431,6 +450,10 @@ impl<F: Framework, P> Protect<F, P> {
     #[track_caller]
     fn new(guard: &Guard, subject: SubjectSource<F::Request>, policy: Policy, answer_limit: usize) -> Self {
         F::assert_shared(guard);
+        Self::of_shared(guard, subject, policy, answer_limit)
+    }
+
+    fn of_shared(guard: &Guard, subject: SubjectSource<F::Request>, policy: Policy, answer_limit: usize) -> Self {
         Self { rules: RouteRules::new(guard, subject, policy, answer_limit), policy: PhantomData }
     }
 

@@ -80,6 +80,14 @@ where
     }
 }
 
+#[cfg(all(feature = "axum", feature = "macros"))]
+impl<S> Protected<S> {
+    /// Puts a service behind these rules.
+    pub(crate) fn new(rules: Arc<RouteRules<Tower>>, service: S) -> Self {
+        Self { rules, service }
+    }
+}
+
 impl<S: Clone> Protected<S> {
     /// Returns the service that was polled ready. A clone, which has not been polled, takes its place.
     fn take_ready(&mut self) -> S {

@@ -18,10 +18,11 @@ struct Library {
     more: &'static [&'static str],
 }
 
-const LIBRARIES: [Library; 4] = [
+const LIBRARIES: [Library; 5] = [
     Library { name: "onceward", folder: "guard", more: &[r"docs/\w+\.md", r"examples/\w+\.rs", r"tests/[\w/]+\.rs"] },
     Library { name: "onceward-api", folder: "openapi", more: &[r"openapi\.json"] },
     Library { name: "onceward-client", folder: "client-sdk/rust", more: &[] },
+    Library { name: "onceward-macros", folder: "macros", more: &[r"options\.md"] },
     Library { name: "onceward-patterns", folder: "patterns", more: &[] },
 ];
 

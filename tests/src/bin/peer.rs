@@ -4,6 +4,8 @@
 //! - `onceward`: the shop with a drain limit of 30 s; `impatient`: with one of 300 ms; `undrained`: without a graceful shutdown
 //! - `patient`: like `onceward`, with a store timeout of 1 s
 //! - `axum`, `axum-impatient`, `axum-undrained`, `axum-patient`: the same on axum; `axum-undrained` with axum's own graceful shutdown
+//! - `annotated`, `axum-annotated`: the shop whose handlers have `#[once]`
+//! - `annotated-without-guard`: the same, where the application has no guard
 //! - `inside`: builds a guard on a memory store inside the closure of `HttpServer::new`
 //! - `consumer`: takes messages from a queue
 //! - `payer`: makes one payment, named by `LEDGER`
@@ -20,6 +22,7 @@ use std::time::Duration;
 use actix_web::{App, HttpServer};
 use onceward::store::{Memory, Redis, Sql};
 use onceward::{Guard, GuardBuilder, Secret, WeakSecret};
+use onceward_tests::annotated_shop;
 use onceward_tests::axum_framework::router;
 use onceward_tests::consumer::Consumer;
 use onceward_tests::flawed::{Flaw, FlawedShop, KeyFlaw, NaiveKeyLayer, WallClockLayer};
@@ -100,6 +103,12 @@ async fn run(arguments: Vec<String>) -> Ended {
         say(&url)?;
         return Ok(server.run().await?);
     }
+    if kind == "annotated-without-guard" {
+        let routes = annotated_shop::without_guard(&ledger);
+        let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
+        say(&url)?;
+        return Ok(server.run().await?);
+    }
     let builder = match store.as_str() {
         "memory:" => Guard::builder(Memory::new()),
         address if address.starts_with("sqlite:") => Guard::builder(Sql::open_within(address, PATIENCE).await?),
@@ -119,6 +128,12 @@ async fn run(arguments: Vec<String>) -> Ended {
     if kind.starts_with("axum") {
         return serve_axum(kind, listener, &guard, &ledger, &url).await;
     }
+    if kind == "annotated" {
+        let routes = annotated_shop::configure(&guard, &ledger);
+        let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
+        say(&url)?;
+        return Ok(onceward::actix::serve(server, &guard).await?);
+    }
     let routes = actix_routes(&guard, &ledger);
     let server = HttpServer::new(move || App::new().configure(routes.clone())).workers(2).listen(listener)?;
     say(&url)?;
@@ -133,7 +148,11 @@ async fn run(arguments: Vec<String>) -> Ended {
 async fn serve_axum(kind: &str, listener: TcpListener, guard: &Guard, ledger: &Ledger, url: &str) -> Ended {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let router = router(&routes(guard), ledger).into_make_service_with_connect_info::<SocketAddr>();
+    let router = match kind {
+        "axum-annotated" => annotated_shop::router(guard, ledger),
+        _ => router(&routes(guard), ledger),
+    };
+    let router = router.into_make_service_with_connect_info::<SocketAddr>();
     let server = axum::serve(listener, router);
     let (mut stop, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stopped = async move {
@@ -141,7 +160,9 @@ async fn serve_axum(kind: &str, listener: TcpListener, guard: &Guard, ledger: &L
     };
     say(url)?;
     match kind {
-        "axum" | "axum-impatient" | "axum-patient" => Ok(onceward::axum::serve(server, guard).await?),
+        "axum" | "axum-annotated" | "axum-impatient" | "axum-patient" => {
+            Ok(onceward::axum::serve(server, guard).await?)
+        }
         // Like actix-web, SIGTERM stops it gracefully, and SIGINT at once.
         "axum-undrained" => tokio::select! {
             ended = server.with_graceful_shutdown(stopped) => Ok(ended?),

@@ -1,0 +1,89 @@
+//! The code around a handler with `#[once]`. Not part of the public API.
+
+mod exchange;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Ready, ready};
+use std::sync::LazyLock;
+
+use actix_web::body::{BoxBody, EitherBody};
+use actix_web::dev::Payload;
+use actix_web::{Error, FromRequest, Handler, HttpRequest, HttpResponse, Responder, web};
+use futures_util::future::LocalBoxFuture;
+use onceward_api::Code;
+
+use self::exchange::HandlerExchange;
+use super::extractors::entered;
+use super::middleware::protect;
+use super::{Protect, Protection};
+use crate::clock::Clock;
+use crate::effect::Effect;
+use crate::http::GuardResponse;
+use crate::rejection::Rejection;
+use crate::warning_limit::WarningLimits;
+
+/// A request before the handler's own extractors have read it.
+pub struct AnnotatedRequest {
+    head: HttpRequest,
+    body: Payload,
+}
+
+/// The future of a handler with `#[once]`.
+pub type AnnotatedCall = LocalBoxFuture<'static, Result<HttpResponse<EitherBody<BoxBody>>, Error>>;
+
+impl FromRequest for AnnotatedRequest {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(head: &HttpRequest, body: &mut Payload) -> Self::Future {
+        ready(Ok(Self { head: head.clone(), body: body.take() }))
+    }
+}
+
+impl fmt::Debug for AnnotatedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnnotatedRequest").field("head", &self.head).finish_non_exhaustive()
+    }
+}
+
+/// Runs a handler by the rule that `build` returns, with the guard in the data of the application.
+pub fn run<H, Args>(
+    name: &'static str,
+    request: AnnotatedRequest,
+    build: fn(Protection) -> Protect,
+    handler: H,
+) -> AnnotatedCall
+where
+    H: Handler<Args, Output: Responder>,
+    Args: FromRequest + 'static,
+{
+    let AnnotatedRequest { head, body } = request;
+    let Some(protection) = protection(&head) else { return Box::pin(ready(Ok(without_guard(name, &head)))) };
+    let rules = protection.rules_of::<H>(build);
+    let exchange = HandlerExchange::new(head, body, entered(handler));
+    let call = protect(&rules, exchange, |exchange| Box::pin(exchange.pass_on()));
+    Box::pin(async move { Ok(call.await?.into_parts().1) })
+}
+
+fn protection(head: &HttpRequest) -> Option<&Protection> {
+    let shared = || head.app_data::<web::Data<Protection>>().map(|data| &***data);
+    head.app_data::<Protection>().or_else(shared)
+}
+
+/// Responds in place of a handler that the application has given no guard.
+fn without_guard(handler: &str, head: &HttpRequest) -> HttpResponse<EitherBody<BoxBody>> {
+    static LIMITS: LazyLock<WarningLimits> = LazyLock::new(|| WarningLimits::new(Clock::system()));
+    if let Some(suppressed) = LIMITS.admit(handler) {
+        tracing::error!(
+            target: "onceward::http",
+            handler,
+            suppressed,
+            "a handler with `#[once]` has no guard, so it did not run; add \
+             `.app_data(onceward::actix::Protection::new(&guard, subject))` to the `App`"
+        );
+    }
+    let rejection = Rejection::new(Code::Internal);
+    let response = GuardResponse::without_guard(head, &rejection);
+    HttpResponse::from(response.with_effect(Effect::NotApplied, Code::Internal)).map_into_left_body()
+}
