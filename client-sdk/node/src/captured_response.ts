@@ -39,7 +39,7 @@ class CapturedResponse {
     const response = this.#response;
     Object.assign(response, {
       writeHead: (status: number, ...rest: unknown[]) => this.#writeHead(status, rest),
-      flushHeaders: () => void this.#stream(),
+      flushHeaders: () => this.#stream(),
       write: (chunk: Chunk, ...rest: unknown[]) => this.#write(chunk, rest),
       end: (...rest: unknown[]) => this.#end(rest),
     });
@@ -64,7 +64,7 @@ class CapturedResponse {
     if (this.#isEnded) return false;
     this.#keep(chunk, rest);
     if (!this.#isSettling && this.#isShort()) return true;
-    void this.#stream();
+    this.#stream();
     return false;
   }
 
@@ -74,7 +74,7 @@ class CapturedResponse {
     if (typeof chunk === "string" || chunk instanceof Uint8Array) this.#keep(chunk, rest.slice(1));
     else this.#callbacks.push(rest.find((argument) => typeof argument === "function") as Callback);
     this.#isEnded = true;
-    if (!this.#isSettling) void this.#send(this.#size <= this.#limit ? Buffer.concat(this.#chunks) : undefined);
+    if (!this.#isSettling) this.#begin(this.#size <= this.#limit ? Buffer.concat(this.#chunks) : undefined);
     return this.#response;
   }
 
@@ -92,20 +92,24 @@ class CapturedResponse {
     return length !== undefined && Number(length) <= this.#limit && this.#size <= this.#limit;
   }
 
-  #stream(): Promise<void> | undefined {
-    if (this.#isSettling) return undefined;
+  #stream(): void {
+    if (this.#isSettling) return;
     // As without protection: an error page cannot replace a stream that has begun.
     Object.defineProperty(this.#response, "headersSent", { value: true, configurable: true });
-    return this.#send(undefined);
+    this.#begin(undefined);
   }
 
   /** A client that closed its connection does not end its handler, unless that has begun to respond and cannot go on. */
   #closed(): void {
-    if (!this.#isSettling && this.#size > 0) void this.#send(undefined);
+    if (!this.#isSettling && this.#size > 0) this.#begin(undefined);
+  }
+
+  #begin(body: Buffer | undefined): void {
+    this.#isSettling = true;
+    this.#send(body).catch((error: Error) => this.#response.destroy(error));
   }
 
   async #send(body: Buffer | undefined): Promise<void> {
-    this.#isSettling = true;
     const response = this.#response;
     const { statusCode, statusMessage } = response;
     const headers = response.getHeaders();

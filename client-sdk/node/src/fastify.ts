@@ -50,6 +50,13 @@ interface Running {
 
 function hooks(protection: Protection<FastifyRequest>): ProtectedRoute {
   const running = new WeakMap<FastifyRequest, Running>();
+  function start(request: FastifyRequest, { raw }: FastifyReply, run: ProtectedRun): void {
+    running.set(request, { run, isEntered: false });
+    // A handler that writes to `reply.raw` itself passes no other hook.
+    raw.once("finish", () => {
+      if (running.delete(request)) void run.settle({ status: raw.statusCode, headers: [], body: undefined });
+    });
+  }
   return {
     async preParsing(request, reply, payload) {
       if (!isClaimed(request.method)) return undefined;
@@ -57,7 +64,7 @@ function hooks(protection: Protection<FastifyRequest>): ProtectedRoute {
       const admitted = await protection.admit(request, factsOf(request.raw), () => body.read()).catch((error: unknown) => {
         if (!(error instanceof Aborted)) throw error;
       });
-      if (admitted instanceof ProtectedRun) running.set(request, { run: admitted, isEntered: false });
+      if (admitted instanceof ProtectedRun) start(request, reply, admitted);
       else if (admitted) send(reply, admitted);
       else reply.hijack();
       return body.handedBack;

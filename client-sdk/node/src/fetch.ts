@@ -56,7 +56,7 @@ async function runHandler(run: ProtectedRun, onError: FetchOptions["onError"], h
 async function respond(run: ProtectedRun, limit: number, response: Response): Promise<Response> {
   const { status, headers } = response;
   const body = response.body ? await readWhole(response.clone().body, limit) : new Uint8Array();
-  return withHeaders(response, await run.settle({ status, headers, body }));
+  return withHeaders(response, await run.enter(() => run.settle({ status, headers, body })));
 }
 
 function factsOf({ method, url, headers }: Request): RequestFacts {

@@ -29,9 +29,13 @@ export class ProtectedRun {
     return current.run(this.#statement, handler);
   }
 
-  /** Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. */
+  /**
+   * Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. Call it where the
+   * response was created: outside of the handler's context, it may be that of a timeout.
+   */
   async settle(response: HandlerResponse): Promise<Header[]> {
-    const effect = judge(this.#claim.policy, this.#statement, response.status);
+    const isHandlers = current.getStore() === this.#statement;
+    const effect = judge(this.#claim.policy, this.#statement, response.status, isHandlers);
     return outcomeHeaders(outcomeOf(effect, await this.#record(effect, response)));
   }
 

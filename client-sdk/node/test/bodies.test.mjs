@@ -9,7 +9,7 @@ import multer from "multer";
 import * as forExpress from "onceward-node/express";
 import * as forFastify from "onceward-node/fastify";
 import { API_KEY, startService } from "./stage/service.mjs";
-import { read } from "./stage/shop.mjs";
+import { read, until } from "./stage/shop.mjs";
 
 const { anonymous, NotApplied, Onceward } = forExpress;
 const FILE = Buffer.from([...Array(256).keys()]);
@@ -173,4 +173,47 @@ test("fastify: plugin protects the routes of its scope only", async (t) => {
   t.after(() => app.close());
   const url = await app.listen({ port: 0, host: "127.0.0.1" });
   assert.deepEqual([(await post(`${url}/inside`, "")).outcome, (await post(`${url}/outside`, "")).outcome], ["executed", null]);
+});
+
+test("response of a timeout is unknown while its handler still runs", async (t) => {
+  const onceward = await client(t);
+  const done = [];
+  const slow = async () => {
+    await new Promise((go) => setTimeout(go, 1500));
+    done.push("order");
+  };
+  const app = express();
+  app.use((_, response, next) => {
+    setTimeout(() => response.headersSent || response.status(503).send("too slow"), 600);
+    next();
+  });
+  app.post("/slow", forExpress.protectKey(onceward, { subject: anonymous, atMostOnce: false }), async (_, response) => {
+    await slow();
+    response.send("late");
+  });
+  const fast = Fastify();
+  fast.addHook("onRequest", (_, reply, next) => {
+    setTimeout(() => reply.sent || reply.code(503).send("too slow"), 600);
+    next();
+  });
+  fast.post("/late", forFastify.protectKey(onceward, { subject: anonymous, atMostOnce: false }), async () => slow());
+  t.after(() => fast.close());
+  const urls = [`${await serve(t, app)}/slow`, `${await fast.listen({ port: 0, host: "127.0.0.1" })}/late`];
+  for (const url of urls) {
+    assert.deepEqual((await post(url, "")).summary, [503, "unknown"]);
+    assert.deepEqual((await post(url, "")).summary, [409, "in_progress"]);
+  }
+  await until("the handlers end", () => done.length === 2);
+});
+
+test("fastify: response that its handler writes itself is settled", async (t) => {
+  const app = Fastify();
+  app.post("/raw", forFastify.protectKey(await client(t), { subject: anonymous }), async (_, reply) => {
+    reply.hijack();
+    reply.raw.end("made");
+  });
+  t.after(() => app.close());
+  const url = `${await app.listen({ port: 0, host: "127.0.0.1" })}/raw`;
+  assert.deepEqual((await post(url, "")).summary, [200, null]);
+  await until("the run is settled", async () => (await post(url, "")).outcome === "reply_not_kept");
 });

@@ -136,17 +136,16 @@ test("misuse is an error of the caller", async (t) => {
   assert.throws(() => new Onceward("redis://127.0.0.1"), /has to look like/);
 });
 
-test("held claim does not keep its process alive, and its outcome is unknown", async (t) => {
+test("held claim does not keep its process alive, and its outcome is unknown", { timeout: 30_000 }, async (t) => {
   const { service, proxy } = await stage(t);
   const program = `import { Onceward } from "onceward-node";
     const onceward = new Onceward("${proxy.url}", { apiKey: "${API_KEY}" });
-    await onceward.claim({ key: "k", action: "POST /orders", subject: "anonymous", lease: 1500 });
+    await onceward.claim({ key: "k", action: "POST /orders", subject: "anonymous", lease: 3000 });
     console.log("claimed");`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", program], { cwd: new URL("..", import.meta.url), stdio: ["ignore", "pipe", "inherit"] });
   t.after(() => child.kill("SIGKILL"));
-  child.stdout.once("data", () => (child.claimed = performance.now()));
+  // With a timer that keeps the process alive, it would renew its claim for an hour.
   assert.deepEqual((await once(child, "exit"))[0], 0);
-  assert.ok(performance.now() - child.claimed < 1000);
   await until("the lease expires", async () => (await service.state("k")) === "unknown");
 });
 

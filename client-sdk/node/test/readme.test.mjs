@@ -1,7 +1,7 @@
 // The snippets of the README, as they are: the lines that a newcomer adds, and what they do.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -82,4 +82,10 @@ test("once: the snippet charges a message once", async (t) => {
   const message = { id: "m1", customer: "alice" };
   assert.deepEqual([await charge(message), await charge(message)], [{ ...message, placed: 1 }, { ...message, placed: 1 }]);
   await assert.rejects(charge({ ...message, amount: 2 }), { code: "key_reused" });
+});
+
+test("links lead to files", () => {
+  const links = [...readme.matchAll(/\]\(([^)#]+)/g)].map(([, link]) => link);
+  assert.ok(links.length > 3);
+  for (const link of links) assert.ok(existsSync(join(root, link)), link);
 });

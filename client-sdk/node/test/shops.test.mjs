@@ -69,7 +69,7 @@ onEveryStack("GET, HEAD and unprotected routes are untouched", async ({ shop, le
   assert.deepEqual(ledger.lines(), ["order"]);
 });
 
-/** What an answer of the handler means for the first request, and what the second receives. */
+/** Route and headers of a request, its status and outcome, and the outcome of its duplicate. */
 const EFFECTS = [
   ["/orders", { "x-raise": "before" }, [500, "unknown"], "outcome_unknown"],
   ["/orders", { "x-raise": "after" }, [500, "unknown"], "outcome_unknown"],

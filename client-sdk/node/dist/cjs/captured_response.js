@@ -28,7 +28,7 @@ class CapturedResponse {
         const response = this.#response;
         Object.assign(response, {
             writeHead: (status, ...rest) => this.#writeHead(status, rest),
-            flushHeaders: () => void this.#stream(),
+            flushHeaders: () => this.#stream(),
             write: (chunk, ...rest) => this.#write(chunk, rest),
             end: (...rest) => this.#end(rest),
         });
@@ -56,7 +56,7 @@ class CapturedResponse {
         this.#keep(chunk, rest);
         if (!this.#isSettling && this.#isShort())
             return true;
-        void this.#stream();
+        this.#stream();
         return false;
     }
     #end(rest) {
@@ -69,7 +69,7 @@ class CapturedResponse {
             this.#callbacks.push(rest.find((argument) => typeof argument === "function"));
         this.#isEnded = true;
         if (!this.#isSettling)
-            void this.#send(this.#size <= this.#limit ? Buffer.concat(this.#chunks) : undefined);
+            this.#begin(this.#size <= this.#limit ? Buffer.concat(this.#chunks) : undefined);
         return this.#response;
     }
     #keep(chunk, rest) {
@@ -86,18 +86,21 @@ class CapturedResponse {
     }
     #stream() {
         if (this.#isSettling)
-            return undefined;
+            return;
         // As without protection: an error page cannot replace a stream that has begun.
         Object.defineProperty(this.#response, "headersSent", { value: true, configurable: true });
-        return this.#send(undefined);
+        this.#begin(undefined);
     }
     /** A client that closed its connection does not end its handler, unless that has begun to respond and cannot go on. */
     #closed() {
         if (!this.#isSettling && this.#size > 0)
-            void this.#send(undefined);
+            this.#begin(undefined);
+    }
+    #begin(body) {
+        this.#isSettling = true;
+        this.#send(body).catch((error) => this.#response.destroy(error));
     }
     async #send(body) {
-        this.#isSettling = true;
         const response = this.#response;
         const { statusCode, statusMessage } = response;
         const headers = response.getHeaders();

@@ -45,6 +45,14 @@ async function protectAll(app, { preParsing, preHandler, onError, onSend }) {
 Object.assign(protectAll, { [Symbol.for("skip-override")]: true, [Symbol.for("fastify.display-name")]: "onceward" });
 function hooks(protection) {
     const running = new WeakMap();
+    function start(request, { raw }, run) {
+        running.set(request, { run, isEntered: false });
+        // A handler that writes to `reply.raw` itself passes no other hook.
+        raw.once("finish", () => {
+            if (running.delete(request))
+                void run.settle({ status: raw.statusCode, headers: [], body: undefined });
+        });
+    }
     return {
         async preParsing(request, reply, payload) {
             if (!(0, protection_js_1.isClaimed)(request.method))
@@ -55,7 +63,7 @@ function hooks(protection) {
                     throw error;
             });
             if (admitted instanceof protected_run_js_1.ProtectedRun)
-                running.set(request, { run: admitted, isEntered: false });
+                start(request, reply, admitted);
             else if (admitted)
                 send(reply, admitted);
             else

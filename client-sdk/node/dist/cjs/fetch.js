@@ -57,7 +57,7 @@ async function runHandler(run, onError, handler) {
 async function respond(run, limit, response) {
     const { status, headers } = response;
     const body = response.body ? await readWhole(response.clone().body, limit) : new Uint8Array();
-    return withHeaders(response, await run.settle({ status, headers, body }));
+    return withHeaders(response, await run.enter(() => run.settle({ status, headers, body })));
 }
 function factsOf({ method, url, headers }) {
     const { pathname, search } = new URL(url);

@@ -18,9 +18,13 @@ class ProtectedRun {
     enter(handler) {
         return statement_js_1.current.run(this.#statement, handler);
     }
-    /** Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. */
+    /**
+     * Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. Call it where the
+     * response was created: outside of the handler's context, it may be that of a timeout.
+     */
     async settle(response) {
-        const effect = (0, statement_js_1.judge)(this.#claim.policy, this.#statement, response.status);
+        const isHandlers = statement_js_1.current.getStore() === this.#statement;
+        const effect = (0, statement_js_1.judge)(this.#claim.policy, this.#statement, response.status, isHandlers);
         return (0, outcome_js_1.outcomeHeaders)((0, outcome_js_1.outcomeOf)(effect, await this.#record(effect, response)));
     }
     /** Settles the claim of a request that was rejected before its handler was called. */

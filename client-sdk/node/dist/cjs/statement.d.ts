@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { type Effect, type Policy, STATED } from "./effect.js";
-/** What one handler has said about its effect. */
+/** The statement of one handler. */
 export declare class Statement {
     /** The effect that the handler stated. */
     effect?: Effect;
@@ -33,7 +33,8 @@ export declare class Unknown extends EffectError {
  * Decides the effect of a request: by the handler's statement, then by its error, then by the status of its response.
  *
  * A framework turns an error into a response, whose status counts unless the error states an effect. An error that the handler created
- * and then handled itself does not count: the response is then no error.
+ * and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
+ * whose handler still runs.
  */
-export declare function judge(policy: Policy, statement: Statement, status: number | undefined): Effect;
+export declare function judge(policy: Policy, statement: Statement, status: number | undefined, isHandlers?: boolean): Effect;
 export {};

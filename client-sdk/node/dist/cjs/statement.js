@@ -6,7 +6,7 @@ exports.stateEffect = stateEffect;
 exports.judge = judge;
 const node_async_hooks_1 = require("node:async_hooks");
 const effect_js_1 = require("./effect.js");
-/** What one handler has said about its effect. */
+/** The statement of one handler. */
 class Statement {
     /** The effect that the handler stated. */
     effect;
@@ -29,6 +29,8 @@ function stateEffect(effect) {
         throw new Error("stateEffect() was called outside of a request that Onceward protects");
     statement.effect = effect;
 }
+/** The status of a response that a timeout creates while the handler still runs. */
+const OF_TIMEOUTS = [408, 503];
 class EffectError extends Error {
     [effect_js_1.STATED];
     constructor(effect, message, options) {
@@ -59,12 +61,15 @@ exports.Unknown = Unknown;
  * Decides the effect of a request: by the handler's statement, then by its error, then by the status of its response.
  *
  * A framework turns an error into a response, whose status counts unless the error states an effect. An error that the handler created
- * and then handled itself does not count: the response is then no error.
+ * and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
+ * whose handler still runs.
  */
-function judge(policy, statement, status) {
+function judge(policy, statement, status, isHandlers = true) {
     if (statement.effect)
         return statement.effect;
     if (status === undefined)
         return (0, effect_js_1.effectOfError)(policy, statement.error);
+    if (!isHandlers && OF_TIMEOUTS.includes(status))
+        return "unknown";
     return (status >= 400 ? (0, effect_js_1.statedBy)(statement.error) : undefined) ?? (0, effect_js_1.effectOfStatus)(policy, status);
 }

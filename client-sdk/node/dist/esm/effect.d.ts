@@ -1,7 +1,7 @@
 /** The effect of a run. `unknown` is never guessed into yes or no. */
 export type Effect = "applied" | "not_applied" | "unknown";
 /**
- * What identifies a submission, and what happens after a crash. `at_most_once`: a key; nothing runs again until an operator settles the
+ * The policy of a claim: its key or token, and its state after a crash. `at_most_once`: a key; nothing runs again until an operator settles the
  * run. `retryable`: a key; it is free after its lease, so the handler may run again. `token`: a token, always claimed at most once.
  */
 export type Policy = "at_most_once" | "retryable" | "token";

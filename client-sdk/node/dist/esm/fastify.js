@@ -26,6 +26,14 @@ export async function protectAll(app, { preParsing, preHandler, onError, onSend 
 Object.assign(protectAll, { [Symbol.for("skip-override")]: true, [Symbol.for("fastify.display-name")]: "onceward" });
 function hooks(protection) {
     const running = new WeakMap();
+    function start(request, { raw }, run) {
+        running.set(request, { run, isEntered: false });
+        // A handler that writes to `reply.raw` itself passes no other hook.
+        raw.once("finish", () => {
+            if (running.delete(request))
+                void run.settle({ status: raw.statusCode, headers: [], body: undefined });
+        });
+    }
     return {
         async preParsing(request, reply, payload) {
             if (!isClaimed(request.method))
@@ -36,7 +44,7 @@ function hooks(protection) {
                     throw error;
             });
             if (admitted instanceof ProtectedRun)
-                running.set(request, { run: admitted, isEntered: false });
+                start(request, reply, admitted);
             else if (admitted)
                 send(reply, admitted);
             else

@@ -12,7 +12,10 @@ export declare class ProtectedRun {
     constructor(claim: Claim, keepHeaders: readonly string[]);
     /** Calls the handler, which may state its effect. */
     enter<T>(handler: () => T): T;
-    /** Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. */
+    /**
+     * Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. Call it where the
+     * response was created: outside of the handler's context, it may be that of a timeout.
+     */
     settle(response: HandlerResponse): Promise<Header[]>;
     /** Settles the claim of a request that was rejected before its handler was called. */
     settleUnentered(): Promise<Header[]>;

@@ -1,7 +1,7 @@
 // What the handler of the current request says about its effect.
 import { AsyncLocalStorage } from "node:async_hooks";
 import { effectOfError, effectOfStatus, STATED, statedBy } from "./effect.js";
-/** What one handler has said about its effect. */
+/** The statement of one handler. */
 export class Statement {
     /** The effect that the handler stated. */
     effect;
@@ -23,6 +23,8 @@ export function stateEffect(effect) {
         throw new Error("stateEffect() was called outside of a request that Onceward protects");
     statement.effect = effect;
 }
+/** The status of a response that a timeout creates while the handler still runs. */
+const OF_TIMEOUTS = [408, 503];
 class EffectError extends Error {
     [STATED];
     constructor(effect, message, options) {
@@ -51,12 +53,15 @@ export class Unknown extends EffectError {
  * Decides the effect of a request: by the handler's statement, then by its error, then by the status of its response.
  *
  * A framework turns an error into a response, whose status counts unless the error states an effect. An error that the handler created
- * and then handled itself does not count: the response is then no error.
+ * and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
+ * whose handler still runs.
  */
-export function judge(policy, statement, status) {
+export function judge(policy, statement, status, isHandlers = true) {
     if (statement.effect)
         return statement.effect;
     if (status === undefined)
         return effectOfError(policy, statement.error);
+    if (!isHandlers && OF_TIMEOUTS.includes(status))
+        return "unknown";
     return (status >= 400 ? statedBy(statement.error) : undefined) ?? effectOfStatus(policy, status);
 }
