@@ -74,11 +74,19 @@ export class Claim {
   }
 
   async #settle(result: Result): Promise<Settled> {
-    if (this.isSettled) throw new Error("the claim is settled already");
+    if (this.#result) throw new Error("the claim is settled already");
     this.#result = result;
+    this.#ceiling = performance.now() + CEILING;
+    if (this.#state === "left") this.#hold();
     await this.#enqueue(() => this.#report());
     if (this.#state === "held") this.#service.log(`could not record a result at Onceward (${result.path}); repeating it in the background`);
     return this.#verdict();
+  }
+
+  /** Holds a claim again that was not renewed any more: a claim that is at most once can still be settled. */
+  #hold(): void {
+    this.#state = "held";
+    this.#schedule();
   }
 
   #verdict(): Settled {

@@ -55,7 +55,7 @@ async function runHandler(run: ProtectedRun, onError: FetchOptions["onError"], h
 /** Settles the run by its response. */
 async function respond(run: ProtectedRun, limit: number, response: Response): Promise<Response> {
   const { status, headers } = response;
-  const body = response.body ? await readWhole(response.clone().body, limit) : new Uint8Array();
+  const body = await readWhole(response.clone().body, limit);
   return withHeaders(response, await run.enter(() => run.settle({ status, headers, body })));
 }
 
@@ -67,16 +67,9 @@ function factsOf({ method, url, headers }: Request): RequestFacts {
 
 /** Reads the body from a copy, so that the handler receives the request as it was. */
 async function readBody(request: Request, limit: number): Promise<BodyFacts | undefined> {
-  if (!request.body) return { bytes: new Uint8Array() };
   if (Number(request.headers.get("content-length") ?? 0) > limit) return undefined;
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of request.clone().body as AsyncIterable<Uint8Array>) {
-    size += chunk.length;
-    if (size > limit) return undefined;
-    chunks.push(chunk);
-  }
-  return { bytes: Buffer.concat(chunks) };
+  const bytes = await readUpTo(request.clone().body, limit, (reader) => reader.read());
+  return bytes && { bytes };
 }
 
 /**
@@ -84,18 +77,27 @@ async function readBody(request: Request, limit: number): Promise<BodyFacts | un
  *
  * The Fetch API does not tell text or bytes from a stream. Their chunks are there at once; those of a stream are awaited.
  */
-async function readWhole(body: ReadableStream<Uint8Array> | null, limit: number): Promise<Uint8Array | undefined> {
+function readWhole(body: Body, limit: number): Promise<Uint8Array | undefined> {
+  return readUpTo(body, limit, (reader) => Promise.race([reader.read(), setImmediate(undefined)]).catch(() => undefined));
+}
+
+type Body = Response["body"];
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
+type Chunk = Awaited<ReturnType<Reader["read"]>>;
+
+/** Reads a copy of a body. Returns `undefined` if it is larger than `limit`, or if `next` returns no chunk: the original then goes on. */
+async function readUpTo(body: Body, limit: number, next: (reader: Reader) => Promise<Chunk | undefined>): Promise<Uint8Array | undefined> {
   const reader = body?.getReader();
   if (!reader) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   for (let size = 0; size <= limit; ) {
-    const next = await Promise.race([reader.read(), setImmediate("streamed" as const)]).catch(() => "streamed" as const);
-    if (next === "streamed") break;
-    if (next.done) return Buffer.concat(chunks);
-    chunks.push(next.value);
-    size += next.value.length;
+    const chunk = await next(reader);
+    if (!chunk) break;
+    if (chunk.done) return Buffer.concat(chunks);
+    chunks.push(chunk.value);
+    size += chunk.value.length;
   }
-  // The other branch of the body goes on to the client.
+  // Not awaited: it ends when the original does.
   void reader.cancel().catch(() => undefined);
   return undefined;
 }

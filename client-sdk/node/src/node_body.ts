@@ -20,6 +20,7 @@ export function readBody(request: IncomingMessage, limit: number): Promise<Buffe
   const { "content-length": length, "transfer-encoding": encoding } = request.headers;
   if (Number(length ?? 0) > limit) return Promise.resolve(undefined);
   if (encoding === undefined && Number(length ?? 0) === 0) return Promise.resolve(Buffer.alloc(0));
+  if (request.destroyed) return Promise.reject(new Aborted("the client closed its connection"));
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;

@@ -263,3 +263,14 @@ onEveryStack(
   },
   { env: { LEASE: "900" }, plan: () => (path) => (path === "/claim/complete" ? 503 : undefined) },
 );
+
+onEveryStack(
+  "claim that is lost in the middle of a run does not hide its effect",
+  async ({ shop, ledger, proxy }) => {
+    const slow = await shop.order("k", { "x-takes": "1500" });
+    assert.ok(proxy.count("/claim/renew") > 0);
+    assert.deepEqual(statusAndOutcome(slow), [201, "unprotected"]);
+    assert.deepEqual(ledger.lines(), ["begun", "order"]);
+  },
+  { env: { LEASE: "1200" }, plan: () => (path) => (path === "/claim/renew" ? 409 : undefined) },
+);

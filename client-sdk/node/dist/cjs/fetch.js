@@ -56,7 +56,7 @@ async function runHandler(run, onError, handler) {
 /** Settles the run by its response. */
 async function respond(run, limit, response) {
     const { status, headers } = response;
-    const body = response.body ? await readWhole(response.clone().body, limit) : new Uint8Array();
+    const body = await readWhole(response.clone().body, limit);
     return withHeaders(response, await run.enter(() => run.settle({ status, headers, body })));
 }
 function factsOf({ method, url, headers }) {
@@ -66,40 +66,35 @@ function factsOf({ method, url, headers }) {
 }
 /** Reads the body from a copy, so that the handler receives the request as it was. */
 async function readBody(request, limit) {
-    if (!request.body)
-        return { bytes: new Uint8Array() };
     if (Number(request.headers.get("content-length") ?? 0) > limit)
         return undefined;
-    const chunks = [];
-    let size = 0;
-    for await (const chunk of request.clone().body) {
-        size += chunk.length;
-        if (size > limit)
-            return undefined;
-        chunks.push(chunk);
-    }
-    return { bytes: Buffer.concat(chunks) };
+    const bytes = await readUpTo(request.clone().body, limit, (reader) => reader.read());
+    return bytes && { bytes };
 }
 /**
  * Reads a body that is there as a whole. Returns `undefined` for one that is streamed, or larger than `limit`.
  *
  * The Fetch API does not tell text or bytes from a stream. Their chunks are there at once; those of a stream are awaited.
  */
-async function readWhole(body, limit) {
+function readWhole(body, limit) {
+    return readUpTo(body, limit, (reader) => Promise.race([reader.read(), (0, promises_1.setImmediate)(undefined)]).catch(() => undefined));
+}
+/** Reads a copy of a body. Returns `undefined` if it is larger than `limit`, or if `next` returns no chunk: the original then goes on. */
+async function readUpTo(body, limit, next) {
     const reader = body?.getReader();
     if (!reader)
         return new Uint8Array();
     const chunks = [];
     for (let size = 0; size <= limit;) {
-        const next = await Promise.race([reader.read(), (0, promises_1.setImmediate)("streamed")]).catch(() => "streamed");
-        if (next === "streamed")
+        const chunk = await next(reader);
+        if (!chunk)
             break;
-        if (next.done)
+        if (chunk.done)
             return Buffer.concat(chunks);
-        chunks.push(next.value);
-        size += next.value.length;
+        chunks.push(chunk.value);
+        size += chunk.value.length;
     }
-    // The other branch of the body goes on to the client.
+    // Not awaited: it ends when the original does.
     void reader.cancel().catch(() => undefined);
     return undefined;
 }

@@ -20,6 +20,8 @@ function readBody(request, limit) {
         return Promise.resolve(undefined);
     if (encoding === undefined && Number(length ?? 0) === 0)
         return Promise.resolve(Buffer.alloc(0));
+    if (request.destroyed)
+        return Promise.reject(new Aborted("the client closed its connection"));
     return new Promise((resolve, reject) => {
         const chunks = [];
         let size = 0;

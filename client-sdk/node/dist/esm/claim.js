@@ -55,13 +55,21 @@ export class Claim {
         this.leave();
     }
     async #settle(result) {
-        if (this.isSettled)
+        if (this.#result)
             throw new Error("the claim is settled already");
         this.#result = result;
+        this.#ceiling = performance.now() + CEILING;
+        if (this.#state === "left")
+            this.#hold();
         await this.#enqueue(() => this.#report());
         if (this.#state === "held")
             this.#service.log(`could not record a result at Onceward (${result.path}); repeating it in the background`);
         return this.#verdict();
+    }
+    /** Holds a claim again that was not renewed any more: a claim that is at most once can still be settled. */
+    #hold() {
+        this.#state = "held";
+        this.#schedule();
     }
     #verdict() {
         if (this.#state === "held")
