@@ -7,7 +7,9 @@ import { type Reply, replyToWire } from "./reply.js";
 import { type Answer, isProcessed, type Service } from "./service.js";
 
 /** Milliseconds for which a claim is renewed at most. */
-export const CEILING = 3_600_000;
+const CEILING = 3_600_000;
+/** Milliseconds for which a result that the service does not record is sent again before the client receives its response. */
+const PATIENCE = 1000;
 
 /**
  * How the service took the result of a run. `lost`: the claim had expired, and may belong to another run. `pending`: not yet recorded; it
@@ -94,9 +96,9 @@ export class Claim {
     return this.#state === "settled" ? "recorded" : "lost";
   }
 
-  /** Sends the result, and again for as long as two calls may take: a lost response is repaired before the client waits for long. */
+  /** Sends the result, and again for a moment: a lost response is repaired before the client waits for long. */
   async #report(): Promise<void> {
-    const deadline = performance.now() + 2 * this.#timeout;
+    const deadline = performance.now() + PATIENCE;
     for (let pause = 50; this.#state === "held"; pause *= 2) {
       await this.#beat();
       if (this.#state !== "held" || performance.now() + pause > deadline) return;

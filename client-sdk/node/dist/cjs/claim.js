@@ -1,13 +1,15 @@
 "use strict";
 // A claim: the permission to run once, renewed in the background until the run is settled.
 Object.defineProperty(exports, "__esModule", { value: true });
-exports.Replay = exports.Claim = exports.CEILING = void 0;
+exports.Replay = exports.Claim = void 0;
 const promises_1 = require("node:timers/promises");
 const duration_js_1 = require("./duration.js");
 const reply_js_1 = require("./reply.js");
 const service_js_1 = require("./service.js");
 /** Milliseconds for which a claim is renewed at most. */
-exports.CEILING = 3_600_000;
+const CEILING = 3_600_000;
+/** Milliseconds for which a result that the service does not record is sent again before the client receives its response. */
+const PATIENCE = 1000;
 /** The verdict that the work must run now. */
 class Claim {
     outcome = "run";
@@ -16,7 +18,7 @@ class Claim {
     #pass;
     #interval;
     #timeout;
-    #ceiling = performance.now() + exports.CEILING;
+    #ceiling = performance.now() + CEILING;
     #result;
     #state = "held";
     #lost = new AbortController();
@@ -61,7 +63,7 @@ class Claim {
         if (this.#result)
             throw new Error("the claim is settled already");
         this.#result = result;
-        this.#ceiling = performance.now() + exports.CEILING;
+        this.#ceiling = performance.now() + CEILING;
         if (this.#state === "left")
             this.#hold();
         await this.#enqueue(() => this.#report());
@@ -79,9 +81,9 @@ class Claim {
             return "pending";
         return this.#state === "settled" ? "recorded" : "lost";
     }
-    /** Sends the result, and again for as long as two calls may take: a lost response is repaired before the client waits for long. */
+    /** Sends the result, and again for a moment: a lost response is repaired before the client waits for long. */
     async #report() {
-        const deadline = performance.now() + 2 * this.#timeout;
+        const deadline = performance.now() + PATIENCE;
         for (let pause = 50; this.#state === "held"; pause *= 2) {
             await this.#beat();
             if (this.#state !== "held" || performance.now() + pause > deadline)

@@ -1,8 +1,6 @@
 import type { Policy } from "./effect.js";
 import { type Reply } from "./reply.js";
 import { type Service } from "./service.js";
-/** Milliseconds for which a claim is renewed at most. */
-export declare const CEILING = 3600000;
 /**
  * How the service took the result of a run. `lost`: the claim had expired, and may belong to another run. `pending`: not yet recorded; it
  * is sent again in the background.

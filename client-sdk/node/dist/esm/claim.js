@@ -4,7 +4,9 @@ import { milliseconds } from "./duration.js";
 import { replyToWire } from "./reply.js";
 import { isProcessed } from "./service.js";
 /** Milliseconds for which a claim is renewed at most. */
-export const CEILING = 3_600_000;
+const CEILING = 3_600_000;
+/** Milliseconds for which a result that the service does not record is sent again before the client receives its response. */
+const PATIENCE = 1000;
 /** The verdict that the work must run now. */
 export class Claim {
     outcome = "run";
@@ -76,9 +78,9 @@ export class Claim {
             return "pending";
         return this.#state === "settled" ? "recorded" : "lost";
     }
-    /** Sends the result, and again for as long as two calls may take: a lost response is repaired before the client waits for long. */
+    /** Sends the result, and again for a moment: a lost response is repaired before the client waits for long. */
     async #report() {
-        const deadline = performance.now() + 2 * this.#timeout;
+        const deadline = performance.now() + PATIENCE;
         for (let pause = 50; this.#state === "held"; pause *= 2) {
             await this.#beat();
             if (this.#state !== "held" || performance.now() + pause > deadline)
