@@ -19,6 +19,8 @@ class Service {
         const { protocol, href } = new URL(url);
         if (protocol !== "http:" && protocol !== "https:")
             throw new Error("the URL of Onceward has to look like http://127.0.0.1:8080");
+        // Node loads `fetch` when it is first used: now, so that the first claim does not lose time of its lease.
+        void new Request(href);
         this.log = log;
         this.#url = href.replace(/\/$/, "");
         this.#headers = { "content-type": "application/json", ...(apiKey ? { authorization: `Bearer ${apiKey}` } : {}) };
