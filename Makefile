@@ -72,12 +72,12 @@ web: ## Check and test the browser SDK and the demo, by themselves and in Chromi
 
 .PHONY: python
 python: ## Check, test and package the Python package, against the built service
-	@cmp -s client-sdk/python/tests/requirements.txt $(PYTHON)/pins || { rm -rf $(PYTHON) && python3 -m venv $(PYTHON) && \
-	$(PYTHON)/bin/pip install -q --disable-pip-version-check --only-binary :all: --require-hashes -r client-sdk/python/tests/requirements.txt && \
+	@cmp -s client-sdk/python/tests/requirements.txt $(PYTHON)/pins || { rm -rf $(PYTHON) && python3 -m venv --without-pip $(PYTHON) && \
+	pip3 --python $(PYTHON)/bin/python install -q --disable-pip-version-check --only-binary :all: --require-hashes -r client-sdk/python/tests/requirements.txt && \
 	cp client-sdk/python/tests/requirements.txt $(PYTHON)/pins; }
-	cargo build -p onceward-server --locked
+	cargo build --workspace --all-features --locked --bin onceward
 	cd client-sdk/python && ../../$(PYTHON)/bin/mypy && ../../$(PYTHON)/bin/python -m pytest
-	rm -rf $(PYTHON)/wheel && $(PYTHON)/bin/pip wheel -q --disable-pip-version-check --no-deps -w $(PYTHON)/wheel ./client-sdk/python
+	rm -rf $(PYTHON)/wheel && pip3 wheel -q --disable-pip-version-check --no-deps -w $(PYTHON)/wheel ./client-sdk/python
 
 .PHONY: unit
 unit: ## Run unit and integration tests

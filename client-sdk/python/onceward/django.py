@@ -20,6 +20,7 @@ from .django_transaction import TransactionWatch, effect_in_transaction
 from .effect import Effect, Statement, current, judge
 from .problem import Rejected
 from .protection import Protection, Request, is_look, outcome, outcome_headers, replay_headers
+from .wsgi import drain
 
 #: The attribute of a request that has its run.
 RUN = "_onceward_run"
@@ -135,6 +136,7 @@ def request_of(request: HttpRequest, protection: Protection) -> Request:
     """Returns the request with its body, which Django keeps for the view."""
     declared = request.META.get("CONTENT_LENGTH") or "0"
     if declared.isdigit() and int(declared) > protection.body_limit:
+        drain(request, int(declared))
         raise protection.too_large()
     try:
         body = request.body

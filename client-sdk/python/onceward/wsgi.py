@@ -25,6 +25,10 @@ StartResponse = Callable[..., Callable[[bytes], object]]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
+#: The maximum size of a rejected body that is read.
+DRAINED = 4 * 1024 * 1024
+
+
 class Once:
     """Runs the handler of a protected route once per key or token."""
 
@@ -163,6 +167,7 @@ def read_body(environ: Environ, protection: Protection) -> bytes:
     limit = protection.body_limit
     if declared.isdigit():
         if int(declared) > limit:
+            drain(environ["wsgi.input"], int(declared))
             raise protection.too_large()
         body = read_to_end(environ, int(declared))
         if len(body) < int(declared):
@@ -170,6 +175,7 @@ def read_body(environ: Environ, protection: Protection) -> bytes:
     elif environ.get("wsgi.input_terminated") or environ.get("HTTP_TRANSFER_ENCODING"):
         body = read_to_end(environ, limit + 1)
         if len(body) > limit:
+            drain(environ["wsgi.input"], DRAINED)
             raise protection.too_large()
         environ.pop("HTTP_TRANSFER_ENCODING", None)
     else:
@@ -187,6 +193,16 @@ def read_to_end(environ: Environ, length: int) -> bytes:
     except OSError as error:
         raise Rejected.as_code("bad_request", "The body ended early.") from error
     return bytes(body)
+
+
+def drain(stream: Any, left: int) -> None:
+    """Reads a body that is not used, so that the client has sent it before it receives the response. A much larger one is cut off."""
+    left = min(left, DRAINED)
+    try:
+        while left > 0 and (chunk := stream.read(min(left, 65536))):
+            left -= len(chunk)
+    except OSError:
+        pass  # The client has left.
 
 
 def listen_to_flask() -> None:

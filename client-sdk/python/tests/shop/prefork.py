@@ -22,7 +22,7 @@ class Prefork(BaseApplication):
             "threads": 16,
             "worker_class": "gthread",
             "preload_app": True,
-            "graceful_timeout": 5,
+            "graceful_timeout": 1,
             "loglevel": "warning",
             "control_socket_disable": True,
             "when_ready": print_url,
