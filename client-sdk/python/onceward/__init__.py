@@ -10,12 +10,13 @@
         pass  # it was placed before
 """
 
-from .claim import Claim, Replayed, Settled
+from .claim import Claim, Replayed
 from .client import Onceward, Redemption, Token
 from .decorator import once
 from .effect import Effect, NotApplied, Policy, Unknown, state_effect
 from .problem import OncewardError, Problem, Rejected
 from .reply import Reply
+from .result import Settled
 
 __all__ = [
     "Claim",

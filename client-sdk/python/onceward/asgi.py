@@ -11,7 +11,7 @@ import asyncio
 import inspect
 from typing import Any, Unpack
 
-from .asgi_response import App, Message, Receive, ResponseCapture, Scope, Send, send_response
+from .asgi_response import App, Receive, ResponseCapture, Scope, Send, send_response
 from .claim import Replayed
 from .client import Onceward
 from .effect import Statement, current
@@ -104,6 +104,3 @@ def has_own_error_page(scope: Scope) -> bool:
     app = scope.get("app")
     handlers = getattr(app, "exception_handlers", {})
     return bool(getattr(app, "debug", False)) or Exception in handlers or 500 in handlers
-
-
-__all__ = ["Message", "Once"]

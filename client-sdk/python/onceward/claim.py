@@ -6,8 +6,6 @@ import asyncio
 import json
 import threading
 import time
-from dataclasses import dataclass
-from enum import Enum
 from types import TracebackType
 
 from . import duration
@@ -17,7 +15,8 @@ from .effect import Effect, effect_of_exception
 from .intent import Intent
 from .keeper import keeper, start_thread
 from .problem import OncewardError
-from .reply import LIMIT, Reply
+from .reply import Reply
+from .result import Result, Settled, completion, release
 from .retries import Retries
 from .transport import Transport
 
@@ -33,16 +32,6 @@ class Replayed(OncewardError):
     def __init__(self, reply: Reply) -> None:
         super().__init__("the work ran before; its reply is in `reply`")
         self.reply = reply
-
-
-class Settled(Enum):
-    """How the service took the result of a run."""
-
-    RECORDED = "recorded"
-    #: The claim had expired, and may belong to another run.
-    LOST = "lost"
-    #: Not yet recorded: it is sent again in the background.
-    PENDING = "pending"
 
 
 class Claim:
@@ -119,7 +108,7 @@ class Claim:
 
     def release(self) -> Settled:
         """Records that the work had no effect: the key or token is free again."""
-        return self._settle(Result("/claim/release", self._pass_body()))
+        return self._settle(release(self._pass))
 
     def leave(self) -> None:
         """Stops to renew the claim: it is unknown whether the work took effect."""
@@ -132,7 +121,7 @@ class Claim:
 
     async def arelease(self) -> Settled:
         """Like `release`, without blocking the event loop."""
-        return await self._asettle(Result("/claim/release", self._pass_body()))
+        return await self._asettle(release(self._pass))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         match self._effect_of(error):
@@ -163,8 +152,9 @@ class Claim:
     def _settle(self, result: Result) -> Settled:
         with self._lock:
             self._result, self._is_settled = result, True
+            began = time.monotonic()
             answer = self._post_result()
-            if self._is_shortened(answer):
+            if self._is_shortened(answer) or self._is_soon_lost(answer, began):
                 answer = self._post_result()
             return self._taken(answer)
 
@@ -175,8 +165,9 @@ class Claim:
         answer = Answer()
         try:
             self._result, self._is_settled = result, True
+            began = time.monotonic()
             answer = await self._async_transport.post(self._result.path, self._result.body, self._timeout)
-            if self._is_shortened(answer):
+            if self._is_shortened(answer) or self._is_soon_lost(answer, began):
                 answer = await self._async_transport.post(self._result.path, self._result.body, self._timeout)
         finally:
             settled = self._taken(answer)
@@ -194,6 +185,10 @@ class Claim:
         log.warning("Onceward does not accept the reply (%d): duplicates receive reply_not_kept", answer.status)
         self._result = completion(self._pass, None)
         return True
+
+    def _is_soon_lost(self, answer: Answer, began: float) -> bool:
+        """Returns whether the answer was lost soon enough that the client can wait for a second one."""
+        return answer.status == 0 and time.monotonic() - began < self._timeout / 2
 
     def _taken(self, answer: Answer) -> Settled:
         if answer.status == 401:
@@ -243,25 +238,3 @@ class Claim:
 
     def _pass_body(self) -> bytes:
         return json.dumps({"pass": self._pass}).encode()
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a run ended, as a call to the service."""
-
-    path: str
-    body: bytes
-    has_reply: bool = False
-
-    @property
-    def is_completion(self) -> bool:
-        """True unless the run had no effect."""
-        return self.path == "/claim/complete"
-
-
-def completion(claim_pass: str, reply: Reply | None) -> Result:
-    """Creates the result of a run that took effect. A reply that is too large is left out."""
-    wire: dict[str, object] = {"pass": claim_pass}
-    if reply is not None and len(reply.body) <= LIMIT:
-        return Result("/claim/complete", json.dumps(wire | {"reply": reply.to_wire()}).encode(), has_reply=True)
-    return Result("/claim/complete", json.dumps(wire).encode())

@@ -11,9 +11,8 @@ from . import duration
 from .answer import Answer
 from .async_transport import AsyncTransport
 from .claim import Claim
-from .effect import Policy
 from .intent import Intent
-from .problem import OncewardError, Problem, Rejected
+from .problem import Problem, Rejected
 from .reply import Reply
 from .transport import Transport
 
@@ -154,6 +153,3 @@ def _found(answer: Answer) -> Reply:
     if reply := record.get("reply"):
         return Reply.from_wire(reply)
     raise Rejected(Problem.create(_STATES.get(record["state"], "not_found")))
-
-
-__all__ = ["Onceward", "OncewardError", "Policy", "Redemption", "Token"]

@@ -20,7 +20,7 @@ from .django_transaction import TransactionWatch, effect_in_transaction
 from .effect import Effect, Statement, current, judge
 from .problem import Rejected
 from .protection import Protection, Request, is_look, outcome, outcome_headers, replay_headers
-from .wsgi import drain
+from .wsgi_body import drain
 
 #: The attribute of a request that has its run.
 RUN = "_onceward_run"

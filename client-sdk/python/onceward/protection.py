@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from .claim import Settled
 from .client import Onceward
 from .effect import Effect, Policy
 from .fingerprint import fingerprint
@@ -15,6 +14,7 @@ from .form_token import token_field
 from .intent import Intent
 from .problem import Rejected
 from .reply import LIMIT, Reply, kept_headers
+from .result import Settled
 
 #: The default of `body_limit`.
 BODY_LIMIT = 256 * 1024

@@ -14,7 +14,7 @@ import pytest
 from harness.network import Network
 from harness.process import API_KEY, until
 
-from onceward import NotApplied, Onceward, Rejected, Replayed, Reply, Unknown, async_transport, once
+from onceward import NotApplied, Onceward, Rejected, Replayed, Reply, Settled, Unknown, async_transport, once
 
 Open = Callable[..., Network]
 
@@ -215,6 +215,23 @@ def test_lost_completion_is_repeated_in_the_background(network: Open, onceward: 
         time.sleep(0.03)
     faulty.plan = lambda path, number: "pass"
     until("the reply is stored", lambda: code_of(onceward, claim) == "replayed")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_result_whose_answer_is_lost_is_repeated_at_once(network: Open, is_async: bool) -> None:
+    lossy = network(lambda path, number: "lose" if (path, number) == ("/claim/complete", 1) else "pass")
+    client = Onceward(lossy.url, API_KEY)
+
+    async def arun() -> Settled:
+        async with client.claim(**named()) as claimed:
+            return await claimed.acomplete()
+
+    if is_async:
+        assert asyncio.run(arun()) is Settled.RECORDED
+    else:
+        with client.claim(**named()) as claimed:
+            assert claimed.complete() is Settled.RECORDED
+    assert len(lossy.bodies("/claim/complete")) == 2
 
 
 def test_reply_that_is_not_accepted_is_left_out(network: Open, onceward: Onceward) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from onceward import Effect, NotApplied, Policy, Problem, Rejected, Unknown
 from onceward.answer import Answer
-from onceward.claim import Settled
+from onceward.result import Settled
 from onceward.duration import seconds, text
 from onceward.effect import Statement, effect_of_exception, effect_of_status, judge
 from onceward.fingerprint import fingerprint
