@@ -123,6 +123,8 @@ class ResponseCapture:
         """Sends the usual response to an exception, with its outcome. The exception is raised to the framework all the same."""
         body = b"Internal Server Error"
         headers = [("content-type", "text/plain; charset=utf-8"), ("content-length", str(len(body)))]
+        # uvicorn closes the connection after an exception without saying so, and a client may send its next request there.
+        headers.append(("connection", "close"))
         try:
             await send_response(self._send, 500, headers + outcome_headers(self._outcome), body)
         except OSError:
