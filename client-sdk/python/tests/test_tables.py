@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from onceward import Effect, NotApplied, Policy, Problem, Rejected, Unknown
+from onceward import Effect, NotApplied, Onceward, Policy, Problem, Rejected, Unknown
 from onceward.answer import Answer
 from onceward.result import Settled
 from onceward.duration import seconds, text
 from onceward.effect import Statement, effect_of_exception, effect_of_status, judge
 from onceward.fingerprint import fingerprint
 from onceward.form_token import token_field
-from onceward.protection import Protection, key_of, outcome, pattern
+from onceward.protection import Protection, Request, key_of, outcome, pattern
 from onceward.reply import Reply, kept_headers
 from onceward.retries import patience
 
@@ -148,6 +148,22 @@ def test_path_of_a_rule_matches_whole_segments() -> None:
 def test_middleware_without_subject_says_what_to_pass() -> None:
     with pytest.raises(TypeError, match=r"subject is required: pass a function .*subject=lambda request"):
         Protection(None, None, {})
+
+
+@pytest.mark.parametrize("subject", [None, ""])
+def test_request_without_subject_is_unauthorized(subject: str | None) -> None:
+    protection = Protection(Onceward("http://127.0.0.1:9"), lambda request: subject, {})
+    request = Request("POST", "/orders", "", {"idempotency-key": "k"}, None)
+    with pytest.raises(Rejected, match="unauthorized"):
+        protection.intent(request, protection.subject(request))  # type: ignore[operator]
+
+
+def test_only_unsafe_methods_of_named_paths_are_covered() -> None:
+    onceward = Onceward("http://127.0.0.1:9")
+    some, every = Protection(onceward, "s", {"path": ["/a", "/b/{id}"]}), Protection(onceward, "s", {})
+    covered = [some.covers(method, path) for method in ("POST", "DELETE", "GET", "HEAD") for path in ("/a", "/b/1", "/c")]
+    assert covered == [True, True, False] * 2 + [False] * 6
+    assert every.covers("PATCH", "/c") and not every.covers("OPTIONS", "/c")
 
 
 def test_durations_are_read_and_written() -> None:
