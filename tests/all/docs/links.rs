@@ -116,6 +116,7 @@ pub(super) fn pages() -> Vec<PathBuf> {
         "guard/README.md",
         "openapi/README.md",
         "patterns/README.md",
+        "client-sdk/python/README.md",
         "client-sdk/rust/README.md",
         "client-sdk/web/README.md",
         "deploy/README.md",
