@@ -65,11 +65,6 @@ impl<F: Framework> Protection<F> {
         Protect::interval_of_shared(&self.guard, self.subject.clone(), rules).rejections(self.format.clone())
     }
 
-    /// Returns the guard.
-    pub(crate) fn guard(&self) -> &Guard {
-        &self.guard
-    }
-
     /// Returns the rules of a handler, which `protect` builds for its first request.
     pub(crate) fn rules_of<H: 'static>(&self, protect: fn(Self) -> Protect<F>) -> Arc<RouteRules<F>> {
         let handler = TypeId::of::<H>();
