@@ -5,7 +5,7 @@
 const PYTHON_CLAIMS_BY = { remembered: '"token": token', key: '"key": key', interval: '"interval": "5s"' };
 const NODE_CLAIMS_BY = { remembered: "token", key: "key", interval: 'interval: "5s"' };
 
-const PYTHON_HEAD = (origin, modules) => `# Standard library only. /demo/payments.py is a complete server, which also retries lost calls and renews its claim.
+const PYTHON_HEAD = (origin, modules) => `# Standard library only. /demo/payments.py is a complete server on the package onceward, which also retries lost calls and renews its claim.
 import ${modules}
 
 def ask(path, body):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -275,12 +272,6 @@ def test_lost_answers_cause_no_second_effect(name: str, ledger: Path, start: Sta
     assert ledger.read_text().splitlines() == ["begun", "order", "order"]
 
 
-def workers(shop: Shop) -> list[int]:
-    """Returns the processes that run handlers: the children of gunicorn, or the shop itself."""
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(shop.process.pid)], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in found.stdout.split()] or [shop.process.pid]
-
-
 @pytest.mark.parametrize(("path", "later"), [("/orders", "outcome_unknown"), ("/retryable", "executed")])
 def test_killed_worker_leaves_its_claim(
     name: str, path: str, later: str, service: Service, ledger: Path, start: Start
@@ -291,13 +282,7 @@ def test_killed_worker_leaves_its_claim(
     with ThreadPoolExecutor() as pool:
         cut = pool.submit(one.order, path, x_takes="20000")
         until("the handler has begun", lambda: one.lines() == ["begun"])
-        pids = workers(shops[0])
-        shops[0].process.kill()
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        shops[0].kill()
         assert isinstance(cut.exception(10), httpx.HTTPError)
     assert other.outcome(path) == "in_progress"
     until("the lease has expired", lambda: other.outcome(path, onceward_look="true") != "in_progress")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 from typing import Any
 
 import rules
@@ -26,12 +28,18 @@ class Prefork(BaseApplication):
             "loglevel": "warning",
             "control_socket_disable": True,
             "when_ready": print_url,
+            "post_fork": end_with_master,
         }
         for name, value in settings.items():
             self.cfg.set(name, value)
 
     def load(self) -> Any:
         return self.app
+
+
+def end_with_master(_server: Any, _worker: Any) -> None:
+    """Has the kernel kill this worker when the master is killed (PR_SET_PDEATHSIG): the driver of the tests knows only the master."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def print_url(server: Any) -> None:
