@@ -1,12 +1,20 @@
 //! The formats of rejections under test, and what each has to say about a code: written from the texts, not from the library.
 
+use onceward::Languages;
 use onceward::http::{Envelope, Profile, RejectionFormat};
 use onceward_api::Code;
 use onceward_tests::client::Answer;
 use serde_json::{Value, json};
 
 /// The languages of requests, and those of their responses.
-pub(super) const LANGUAGES: [(&str, &str); 2] = [("en", "en"), ("tlh", "en")];
+pub(super) const LANGUAGES: [(&str, &str); 3] = [("en", "en"), ("zh-CN", "zh-CN"), ("tlh", "en")];
+
+/// The title of a code for a client that accepts this language.
+pub(super) fn title(code: Code, accepted: &str) -> String {
+    let title = Languages::negotiated().texts(code, Some(accepted.as_bytes())).title().to_owned();
+    assert_eq!(title == code.title(), accepted != "zh-CN", "{code} in {accepted}: {title}");
+    title
+}
 
 /// A format of rejections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +111,8 @@ impl Format {
     }
 
     /// Checks a rejection in this format, beside the same one in the default format.
-    pub(super) fn check(self, what: &str, code: Code, title: &str, answer: &Answer, default: &Answer) {
+    pub(super) fn check(self, code: Code, (accepted, language): (&str, &str), answer: &Answer, default: &Answer) {
+        let what = &format!("{code} as {} in {accepted}", self.name());
         let header = |answer: &Answer, name: &str| {
             answer.headers.get(name).map(|value| value.to_str().expect("a header of text").to_owned())
         };
@@ -112,16 +121,20 @@ impl Format {
         assert_eq!(header(answer, "cache-control").as_deref(), Some("no-store"), "{what}");
         assert_eq!(answer.timing().as_deref(), Some(code.as_str()), "{what}");
         assert_eq!(answer.headers.contains_key("retry-after"), default.headers.contains_key("retry-after"), "{what}");
-        self.check_shape(what, code, title, answer);
+        assert_eq!(header(answer, "content-language").as_deref(), Some(language), "{what}");
+        let vary = header(answer, "vary").unwrap_or_default().to_ascii_lowercase();
+        assert!(vary.contains("accept-language"), "{what}: {vary}");
+        self.check_shape(code, accepted, answer);
     }
 
     /// Checks status and body of a rejection.
-    pub(super) fn check_shape(self, what: &str, code: Code, title: &str, answer: &Answer) {
+    pub(super) fn check_shape(self, code: Code, accepted: &str, answer: &Answer) {
+        let what = &format!("{code} as {} in {accepted}", self.name());
         assert_eq!(answer.status, self.status(code), "{what}: {answer:?}");
         let kind = if self == Self::Problem { "application/problem+json" } else { "application/json" };
         assert_eq!(answer.headers["content-type"], kind, "{what}");
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let expected = self.body(code, title);
+        let expected = self.body(code, &title(code, accepted));
         match self {
             Self::Problem => {
                 for (name, value) in expected.as_object().into_iter().flatten() {

@@ -197,13 +197,12 @@ async fn every_rejection_has_the_format_of_its_route<F: WebFramework>() {
                 send(if code == Code::Internal { request.header(KEY, format!("{name}-{value}")) } else { request })
                     .await
             };
-            for (at, (accepted, _)) in LANGUAGES.into_iter().enumerate() {
-                let answer = send_as("accept-language", accepted).await;
+            for (at, language) in LANGUAGES.into_iter().enumerate() {
+                let answer = send_as("accept-language", language.0).await;
                 if format == Format::Problem {
                     defaults.push(answer.clone());
                 }
-                let what = format!("{code} as {} in {accepted}", format.name());
-                format.check(&what, code, code.title(), &answer, &defaults[at]);
+                format.check(code, language, &answer, &defaults[at]);
             }
             let page = send_as("accept", "text/html").await;
             assert_eq!((page.status, page.outcome.as_str()), (code.status(), code.as_str()), "{page:?}");
