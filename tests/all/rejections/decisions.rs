@@ -9,6 +9,7 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse as _;
 use axum::routing::post;
+use futures_util::future::join_all;
 use onceward::Guard;
 use onceward::http::{GuardResponse, Preferences};
 use onceward::store::Memory;
@@ -57,7 +58,8 @@ async fn rust_sdk_decides_alike_in_every_format() {
         let sent = client.post(url).header("accept", accept).key(key).send().await;
         decision(&sent.expect_err("a rejection is no response of the application"))
     };
-    for code in Code::ALL {
+    // Each code retries with a backoff of its own.
+    join_all(Code::ALL.map(async |code| {
         let default = submit(Format::Problem, code, "application/json").await;
         assert!(default.starts_with(&format!("Some({code:?}) Some({:?})", code.retry())), "{default}");
         for format in Format::ALL {
@@ -65,7 +67,8 @@ async fn rust_sdk_decides_alike_in_every_format() {
                 assert_eq!(submit(format, code, accept).await, default, "{code} as {} {accept}", format.name());
             }
         }
-    }
+    }))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
