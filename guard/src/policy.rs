@@ -248,6 +248,11 @@ impl KeyRules {
         self
     }
 
+    /// Returns the retention.
+    pub fn retention(&self) -> Duration {
+        self.retain
+    }
+
     /// Sets the maximum size of a stored reply. Default: 1 MiB. For a larger reply, only the fact that the run took effect is stored.
     #[must_use]
     pub fn reply_limit(mut self, bytes: usize) -> Self {

@@ -1,6 +1,7 @@
 //! Settings of the service, read from flags, environment variables and a file.
 
 mod api_key;
+pub mod envelope;
 pub(crate) mod flag;
 mod placeholder;
 mod proxy;

@@ -146,6 +146,16 @@ mod proxy {
     mod upgrades;
 }
 
+/// Rejections in every format: what the client receives, and what the SDKs decide.
+mod rejections {
+    mod decisions;
+    mod formats;
+    mod matrix;
+    mod own_formats;
+    mod profiles;
+    mod proxy;
+}
+
 /// The store on Redis: one server, Sentinel, Cluster, and their faults.
 mod redis {
     pub(crate) mod cluster;

@@ -62,6 +62,11 @@ struct ReadmePage;
 #[doc = include_str!("../../docs/logging.md")]
 struct LoggingPage;
 
+/// The Rust example of the page about formats of rejections, run as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/profiles.md")]
+struct ProfilesPage;
+
 /// The Rust example of the README of the library, run as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../../guard/README.md")]

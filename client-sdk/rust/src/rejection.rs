@@ -53,8 +53,9 @@ pub(crate) fn may_be_rejection(outcome: Option<Outcome>, response: &Response) ->
 
 /// Distinguishes a rejection from a response of the application, whose body stays complete.
 ///
-/// The headers take precedence over the body, which may have any shape, and over the status, which may be 200. A response that the guard marks as the handler's is the application's, even if the handler
-/// forwards the problem of another service. A response marked as a rejection is one, even if its body is a page or endless.
+/// The headers take precedence over the body and the status, since a route chooses the format of its rejections: an envelope may have the
+/// status 200. A response that the guard marks as the handler's is the application's, even if the handler forwards the problem of another
+/// service. A response marked as a rejection is one, even if its body is a page or endless.
 ///
 /// # Errors
 /// If the connection fails while the body is read.

@@ -61,3 +61,58 @@ test("a token follows no redirect to another origin", async () => {
   other.close();
   assert.deepEqual([outcome, seen], ["unknown", []]);
 });
+
+/** Responds to submissions in place of the shop, with these rejections in an envelope and the status 200. */
+async function enveloped(visitor, ...rejections) {
+  const tokens = [];
+  await visitor.context.route("**/web/orders", async (route) => {
+    tokens.push((await route.request().allHeaders())["onceward-token"] ?? route.request().postData()?.match(/ow1_[^\r\n&]+/)?.[0]);
+    const [code, retry] = rejections.shift() ?? ["token_used", "no"];
+    const headers = { "onceward-outcome": code, "onceward-retry": retry, "server-timing": `onceward;desc=${code}` };
+    await route.fulfill({ status: 200, headers, contentType: "application/json", body: '{"code":20001,"message":"later","data":null}' });
+  });
+  return tokens;
+}
+
+test("a rejection in an envelope with 200 is a rejection", async () => {
+  const visitor = await Visitor.come(stage);
+  const tokens = await enveloped(visitor, ["store_unavailable", "same"], ["token_used", "no"], ["token_expired", "new_token"], ["key_reused", "no"]);
+  const page = await visitor.open("/web/pages/receipt");
+  const outcomes = await page.evaluate(async () => {
+    const send = () => onceward.fetch("/web/orders", { method: "POST" }).then(({ outcome, problem }) => [outcome, problem.code, problem.message]);
+    return [await send(), await send()];
+  });
+  await visitor.leave();
+  // After store_unavailable, an own attempt may have used the token.
+  assert.deepEqual(outcomes, [["unknown", "token_used", "later"], ["rejected", "key_reused", "later"]]);
+  assert.equal(tokens.length, 4);
+  assert.equal(tokens[0], tokens[1]);
+  assert.equal(new Set(tokens).size, 3);
+});
+
+test("a form that the page sends keeps its token after a rejection in an envelope that ran nothing", async () => {
+  const visitor = await Visitor.come(stage);
+  const tokens = await enveloped(visitor, ["store_unavailable", "same"], ["too_soon", "no"], ["key_reused", "no"]);
+  const page = await visitor.open("/web/pages/receipt");
+  await page.evaluate(() => {
+    document.body.innerHTML = '<form method="post" action="/web/orders" data-onceward><input name="item" value="tea"><button>Order</button></form>';
+    const form = document.querySelector("form");
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const response = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) });
+      onceward.answered(form, response);
+      form.dataset.count = +(form.dataset.count ?? 0) + 1;
+    });
+  });
+  for (const count of [1, 2, 3]) {
+    // A later click than a double click.
+    await page.waitForTimeout(1100);
+    await page.click("button");
+    await page.waitForFunction((count) => document.querySelector("form").dataset.count == count, count);
+  }
+  await visitor.leave();
+  // store_unavailable leaves the token valid; after too_soon the next submission is a new one.
+  assert.equal(tokens.length, 3);
+  assert.equal(tokens[0], tokens[1]);
+  assert.notEqual(tokens[1], tokens[2]);
+});

@@ -3,6 +3,7 @@ var TOKEN = "onceward-token";
 var IDEMPOTENCY_KEY = "idempotency-key";
 var IDEMPOTENT_REPLAYED = "idempotent-replayed";
 var OUTCOME = "onceward-outcome";
+var RETRY = "onceward-retry";
 var RETRY_AFTER = "retry-after";
 var FIELD = "_onceward";
 
@@ -71,19 +72,21 @@ function isSameClick(gap, isByHand, isAnswered) {
   return gap < DOUBLE_CLICK && (isByHand || isAnswered);
 }
 var ATTEMPT_ENDS = [
-  // unknown, internal; and a duplicate: any 409 except the handler's own. After too_soon the interval decides about the next submission.
-  [/ (unk|int)|^409 (?!e|no|too|repla|unp)/, "doubt"],
-  // not_applied, store_unavailable, overloaded, unauthorized: the token is still valid.
-  [/^5.* (not_a|st|ov|una)/, "again"],
-  // not_released, redeem_unknown; executed, replayed, unprotected; no outcome: no effect, and the token is used or may be.
-  [/^4| (not_r|redeem_)|50[013] (e|repla|unp)|50[01] $/, "final"],
-  [/ $/, "none"]
+  // store_unavailable, overloaded; with a 5xx also not_applied and unauthorized: the token is still valid.
+  [/ (st|ov)|^5.* (not_a|una)/, "again"],
+  // No effect, and the token is used or may be. Codes, but not token_used, in_progress, outcome_unknown, reply_not_kept, upstream and internal;
+  // executed, replayed, unprotected; a 4xx without an outcome, except 409, which a backend sends for a duplicate.
+  [/ ([bklm]|t(?!oken_u)|ra|redeem_|un[as]|not_)|^(4|50[013]).* (e|repla|unp)|^4(?!09).* (red|$)|50[01] $/, "final"],
+  [/^5.* $/, "none"]
 ];
 function endOfAttempt(status, outcome, wasLost) {
-  if (status < 400) return "final";
+  if (status < 400 && !isRejection(outcome)) return "final";
   const ended = ATTEMPT_ENDS.find(([pattern]) => pattern.test(`${status} ${outcome}`))?.[1] ?? "doubt";
   if (!wasLost) return ended;
   return /ag|no/.test(ended) ? "lost" : isHandlers(outcome) ? ended : "doubt";
+}
+function isRejection(outcome) {
+  return !/^(e|repla|un[kp]|not_[ar]|redeemed|$)/.test(outcome);
 }
 function isHandlers(outcome) {
   return /^(e|repla|un[kp]|not_[ar])/.test(outcome);
@@ -95,7 +98,7 @@ function nextStep(attempts, mayRepeat) {
   const isUsed = /_used|soon/.test(code);
   const isOpen = attempts.some((attempt) => !attempt || attempt.code == "in_progress" || isUsed && attempt.retry == "same");
   if (code == "reply_not_kept") return "duplicate";
-  if (code == "outcome_unknown" || code == "internal" || isOpen && code == "locked") return "unknown";
+  if (/^(outc|int)/.test(code) || isOpen && code == "locked") return "unknown";
   if (mayRepeat && (retry == "same" || retry == "new_token" && attempts.every((attempt) => attempt?.retry == retry))) return retry;
   return isOpen ? "unknown" : isUsed ? "duplicate" : "rejected";
 }
@@ -190,7 +193,7 @@ async function submit({ fetch, token, limit }, request, init) {
   const signal = timeoutSignal(limit, request.signal);
   const isOwn = headers.has(TOKEN) || headers.has(IDEMPOTENCY_KEY);
   if (init.key && !isOwn) headers.set(IDEMPOTENCY_KEY, init.key);
-  const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
+  const isSafe = /^(GE|HE|OP)/.test(request.method);
   let needsToken = !isSafe && !isOwn && !init.key;
   const attempts = [];
   for (; ; ) {
@@ -201,10 +204,11 @@ async function submit({ fetch, token, limit }, request, init) {
       if (needsToken) headers.set(TOKEN, (await token(init.action, signal)).token);
       needsToken = false;
       response = await fetch(new Request(request.clone(), { headers, signal }));
-      problem = await problemOf(response);
-      if (isSafe || !problem && !isGateways(response)) {
-        const isUnknown = outcomeOf(response) == "unknown";
-        return { outcome: isUnknown ? "unknown" : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
+      const said = outcomeOf(response);
+      problem = await problemOf(response, said);
+      const isGateways = !isHandlers(said) && response.status > 501 && response.status < 505;
+      if (isSafe || !(problem || isGateways)) {
+        return { outcome: said == "unknown" ? said : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
     } catch (thrown) {
       request.signal.throwIfAborted();
@@ -220,17 +224,14 @@ async function submit({ fetch, token, limit }, request, init) {
     else return { outcome: step, response, problem, error };
   }
 }
-async function problemOf(response) {
-  if (response.ok || isHandlers(outcomeOf(response))) return;
-  const said = await response.clone().json().catch(() => {
+async function problemOf(response, outcome) {
+  if (outcome ? !isRejection(outcome) : response.ok) return;
+  const body = await response.clone().json().catch(() => {
   });
-  return said?.retry && said;
+  return outcome ? { ...body, code: outcome, retry: response.headers.get(RETRY) ?? body?.retry } : body?.retry && body;
 }
 function outcomeOf(response) {
   return response.headers.get(OUTCOME) ?? "";
-}
-function isGateways(response) {
-  return /^50[234]$/.test(`${response.status}`) && !isHandlers(outcomeOf(response));
 }
 
 // src/target.ts

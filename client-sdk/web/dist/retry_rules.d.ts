@@ -24,10 +24,12 @@ export declare const DOUBLE_CLICK = 1000;
 export declare function isSameClick(gap: number, isByHand: boolean, isAnswered: boolean): boolean;
 /** Returns the end of an attempt, by its response. `wasLost` is true if an earlier attempt with its token has no response. */
 export declare function endOfAttempt(status: number, outcome: string, wasLost: boolean): AttemptEnd;
+/** Returns true if a guard rejected the request with this outcome, whatever its status: not the handler, a gateway or an application without a guard. */
+export declare function isRejection(outcome: string): boolean;
 /** Returns true if a response with this outcome is the handler's, or its stored response. */
 export declare function isHandlers(outcome: string): boolean;
-/** The problem in the response to one attempt, or undefined if the attempt may have run. */
-export type AttemptProblem = Pick<Problem, "code" | "retry"> | undefined;
+/** The rejection of one attempt, or undefined if the attempt may have run. */
+export type AttemptProblem = (Pick<Problem, "code"> & Partial<Problem>) | undefined;
 /** Retry with the `same` token, retry with a `new_token`, or end the submission with this outcome. */
 export type NextStep = "same" | "new_token" | "duplicate" | "unknown" | "rejected";
 /**

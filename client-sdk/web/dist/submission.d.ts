@@ -1,5 +1,5 @@
+import { type AttemptProblem } from "./retry_rules.js";
 import { type TimedToken } from "./token.js";
-import { type Problem } from "./wire_contract.js";
 /** The options of `fetch`, and three more. */
 export interface SubmissionInit extends RequestInit {
     /** Your own idempotency key, sent instead of a token. Concurrent calls with the same key are one submission. */
@@ -25,7 +25,7 @@ export type Result = {
     /** The last response, if there was one. */
     response?: Response | undefined;
     /** The problem in the last response, if there was one. */
-    problem?: Problem | undefined;
+    problem?: AttemptProblem;
     /** The reason why there is no response. */
     error?: unknown;
 };

@@ -6,6 +6,8 @@ export declare const IDEMPOTENCY_KEY = "idempotency-key";
 export declare const IDEMPOTENT_REPLAYED = "idempotent-replayed";
 /** Response: the outcome of the request; on every response of a protected route. */
 export declare const OUTCOME = "onceward-outcome";
+/** Response: the next step after a rejection: `same`, `new_token` or `no`, as the member `retry` of a problem. */
+export declare const RETRY = "onceward-retry";
 /** Response: whole seconds to wait before the next attempt. */
 export declare const RETRY_AFTER = "retry-after";
 /** The form field, multipart part and query parameter that carries a token. */

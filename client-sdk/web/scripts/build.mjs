@@ -11,7 +11,7 @@ const folder = process.argv[2] ?? `${root}dist`;
 const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: "utf8", legalComments: "none", tsconfigRaw: {} };
 
 // Members that neither a page nor the browser sees. Members stored in sessionStorage are not renamed: another build may read them.
-const internal = /^(isAllowedOrigin|ensureToken|renew|touch|awaitsResponse|attemptToken|requestEnded|leavePage|content|result)$/;
+const internal = /^(isAllowedOrigin|ensureToken|renew|touch|awaitsResponse|attemptToken|requestEnded|leavePage|content|result|life)$/;
 /** The scripts for pages. Those for a library contain the first; the one for a language contains its messages. */
 const scripts = { onceward: "browser_script", "onceward-htmx": "htmx_script", "onceward-turbo": "turbo_script", "onceward.zh-CN": "chinese_script" };
 /** The modules for bundlers. */
@@ -22,7 +22,7 @@ for (const [name, source] of Object.entries(scripts)) {
   const { outputFiles } = await build({ ...options, entryPoints: [`src/${source}.ts`], format: "iife", ignoreAnnotations: true, write: false });
   const { code } = await minify(outputFiles[0].text, {
     ecma: 2020,
-    compress: { passes: 6, unsafe_arrows: true, unsafe_comps: true },
+    compress: { passes: 6, inline: 1, unsafe: true, unsafe_arrows: true, unsafe_comps: true },
     mangle: { properties: { regex: internal } },
   });
   writeFileSync(`${folder}/${name}.js`, `${code}\n`);

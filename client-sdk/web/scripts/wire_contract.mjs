@@ -9,7 +9,7 @@ const schemas = JSON.parse(readFileSync(new URL("openapi.json", openapi), "utf8"
 const names = readFileSync(new URL("src/header.rs", openapi), "utf8");
 
 /** The constants of header.rs that this package uses. */
-const NAMES = ["TOKEN", "IDEMPOTENCY_KEY", "IDEMPOTENT_REPLAYED", "OUTCOME", "RETRY_AFTER", "FIELD"];
+const NAMES = ["TOKEN", "IDEMPOTENCY_KEY", "IDEMPOTENT_REPLAYED", "OUTCOME", "RETRY", "RETRY_AFTER", "FIELD"];
 
 function constant(name) {
   const found = names.match(new RegExp(`/// (.+)\\npub const ${name}: &str = "([^"]+)";`));

@@ -1,8 +1,8 @@
 // One submission by `fetch`: all attempts carry the same token, or the caller's key.
 
-import { isHandlers, nextStep, type AttemptProblem } from "./retry_rules.js";
+import { isHandlers, isRejection, nextStep, type AttemptProblem } from "./retry_rules.js";
 import { backoff, sleep, timeoutSignal, type TimedToken } from "./token.js";
-import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, TOKEN, type Problem } from "./wire_contract.js";
+import { IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME, RETRY, TOKEN, type Code, type Problem, type Retry } from "./wire_contract.js";
 
 /** The options of `fetch`, and three more. */
 export interface SubmissionInit extends RequestInit {
@@ -28,7 +28,7 @@ export type Result =
       /** The last response, if there was one. */
       response?: Response | undefined;
       /** The problem in the last response, if there was one. */
-      problem?: Problem | undefined;
+      problem?: AttemptProblem;
       /** The reason why there is no response. */
       error?: unknown;
     };
@@ -52,21 +52,23 @@ export async function submit({ fetch, token, limit }: SubmissionContext, request
   // The caller's own headers are not changed.
   const isOwn = headers.has(TOKEN) || headers.has(IDEMPOTENCY_KEY);
   if (init.key && !isOwn) headers.set(IDEMPOTENCY_KEY, init.key);
-  const isSafe = /^(GET|HEAD|OPTIONS)$/.test(request.method);
+  const isSafe = /^(GE|HE|OP)/.test(request.method);
   let needsToken = !isSafe && !isOwn && !init.key;
   const attempts: AttemptProblem[] = [];
   for (;;) {
     let response: Response | undefined;
-    let problem: Problem | undefined;
+    let problem: AttemptProblem;
     let error: unknown;
     try {
       if (needsToken) headers.set(TOKEN, (await token(init.action, signal)).token);
       needsToken = false;
       response = await fetch(new Request(request.clone(), { headers, signal }));
-      problem = await problemOf(response);
-      if (isSafe || (!problem && !isGateways(response))) {
-        const isUnknown = outcomeOf(response) == "unknown";
-        return { outcome: isUnknown ? "unknown" : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
+      const said = outcomeOf(response);
+      problem = await problemOf(response, said);
+      // A gateway does not know whether the request ran.
+      const isGateways = !isHandlers(said) && response.status > 501 && response.status < 505;
+      if (isSafe || !(problem || isGateways)) {
+        return { outcome: said == "unknown" ? said : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
     } catch (thrown) {
       request.signal.throwIfAborted();
@@ -83,19 +85,19 @@ export async function submit({ fetch, token, limit }: SubmissionContext, request
   }
 }
 
-/** Returns the problem of a guard's rejection, or undefined if the handler or a gateway responded. */
-async function problemOf(response: Response): Promise<Problem | undefined> {
-  if (response.ok || isHandlers(outcomeOf(response))) return;
-  const said: Problem | undefined = await response.clone().json().catch(() => {});
-  return said?.retry && said;
+/**
+ * Returns the reason for a guard's rejection, or undefined if the handler or a gateway responded. The headers decide: a rejection may have any
+ * status and body. If CORS hides them, a failure whose body is a problem counts.
+ */
+async function problemOf(response: Response, outcome: string): Promise<AttemptProblem> {
+  if (outcome ? !isRejection(outcome) : response.ok) return;
+  const body: Problem | undefined = await response.clone().json().catch(() => {});
+  return outcome
+    ? { ...body, code: outcome as Code, retry: (response.headers.get(RETRY) as Retry) ?? body?.retry }
+    : body?.retry && body;
 }
 
 /** Returns the outcome in a response. */
 export function outcomeOf(response: Response): string {
   return response.headers.get(OUTCOME) ?? "";
-}
-
-/** Returns true if a gateway responded, which does not know whether the request ran. */
-function isGateways(response: Response): boolean {
-  return /^50[234]$/.test(`${response.status}`) && !isHandlers(outcomeOf(response));
 }

@@ -12,6 +12,9 @@ export const IDEMPOTENT_REPLAYED = "idempotent-replayed";
 /** Response: the outcome of the request; on every response of a protected route. */
 export const OUTCOME = "onceward-outcome";
 
+/** Response: the next step after a rejection: `same`, `new_token` or `no`, as the member `retry` of a problem. */
+export const RETRY = "onceward-retry";
+
 /** Response: whole seconds to wait before the next attempt. */
 export const RETRY_AFTER = "retry-after";
 

@@ -178,6 +178,87 @@ describe("a submission", () => {
   });
 });
 
+describe("a rejection in the format of the application", () => {
+  const REJECTIONS: [code: Code, retry: Retry, status: number][] = [
+    ["token_used", "no", 409],
+    ["token_expired", "new_token", 410],
+    ["redeem_unknown", "new_token", 503],
+    ["key_reused", "no", 422],
+    ["in_progress", "same", 409],
+    ["outcome_unknown", "no", 409],
+    ["reply_not_kept", "no", 409],
+    ["store_unavailable", "same", 503],
+    ["too_soon", "no", 409],
+    ["locked", "same", 429],
+    ["overloaded", "same", 503],
+    ["unauthorized", "no", 401],
+    ["upstream_timeout", "no", 504],
+    ["upstream_failed", "no", 502],
+    ["internal", "no", 500],
+  ];
+  /** The body, its content type, and the status, if it is not the one of the code. */
+  const FORMATS: Record<string, (code: Code) => [body: BodyInit | null, type: string, status?: number]> = {
+    envelope: (code) => [JSON.stringify({ code, message: "later", data: null }), "application/json"],
+    "envelope with 200": () => [JSON.stringify({ code: 20001, message: "later", data: null, retry: "same" }), "application/json", 200],
+    acp: () => [JSON.stringify({ type: "invalid_request", code: "idempotency_conflict", message: "later" }), "application/json"],
+    ucp: (code) => [JSON.stringify({ code, content: "later" }), "application/json", 409],
+    stripe: (code) => [JSON.stringify({ error: { type: "api_error", code, message: "later" } }), "application/json", 400],
+    page: () => ["<!doctype html><p>later", "text/html", 200],
+    "problem of another service": () => [JSON.stringify({ code: "sold_out", retry: "same" }), "application/problem+json", 422],
+    "no body": () => [null, "text/plain", 204],
+    "list with 502": () => ["[1]", "application/json", 502],
+  };
+
+  /** Sends one submission: an earlier attempt is lost, or not, and the second one is rejected. */
+  async function submit(rejected: Answer, isLost: boolean) {
+    const shop = server([...(isLost ? [lost] : []), rejected, again]);
+    const result = await shop.make().fetch("/orders", post);
+    const { code, retry } = ("problem" in result && result.problem) || {};
+    return { outcome: result.outcome, code, retry, tokens: shop.tokens() };
+  }
+
+  test.each(Object.entries(FORMATS))("leads to the same decision as a problem: %s", { timeout: 60_000 }, async (_, format) => {
+    const both = REJECTIONS.flatMap((line) => [[...line, false] as const, [...line, true] as const]);
+    await Promise.all(
+      both.map(async ([code, retry, status, isLost]) => {
+        const [body, type, own = status] = format(code);
+        const headers = { "content-type": type, "onceward-outcome": code, "onceward-retry": retry };
+        const inFormat = await submit(() => new Response(body, { status: own, headers }), isLost);
+        expect([code, isLost, inFormat]).toEqual([code, isLost, await submit(problem(code, retry, status), isLost)]);
+      }),
+    );
+  });
+
+  test("with 200 is not the handler's response, and its body is readable", async () => {
+    const body = { code: 20001, message: "later", data: null };
+    const headers = { "onceward-outcome": "token_used", "onceward-retry": "no" };
+    const result = await server([() => Response.json(body, { headers })]).make().fetch("/orders", post);
+    if (result.outcome != "duplicate") throw new Error(result.outcome);
+    expect(result.problem).toEqual({ ...body, code: "token_used", retry: "no" });
+    expect(await result.response!.json()).toEqual(body);
+  });
+
+  test("ends the submission, if CORS hides the retry header and the body does not have it", async () => {
+    const soon: Answer = () => Response.json({ code: 20001, message: "later" }, { headers: { "onceward-outcome": "too_soon" } });
+    const shop = server([soon, ok]);
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("duplicate");
+    expect(shop.sent.length).toBe(1);
+  });
+
+  test("that is a problem is recognized by its body, if CORS hides its headers", async () => {
+    const hidden: Answer = () => Response.json({ code: "token_expired", retry: "new_token", status: 410 }, { status: 410 });
+    const shop = server([hidden, ok]);
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("executed");
+    expect(shop.tokens()).toEqual(["t1", "t2"]);
+  });
+
+  test("is not a response behind a gateway that accepted the token", async () => {
+    const body = { code: "token_used", retry: "no" };
+    const own: Answer = () => Response.json(body, { status: 409, headers: { "onceward-outcome": "redeemed" } });
+    expect((await server([own]).make().fetch("/orders", post)).outcome).toBe("executed");
+  });
+});
+
 describe("a request", () => {
   test("has a token bound to the action", async () => {
     let asked = "";

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { wire } from "../scripts/wire_contract.mjs";
-import { isHandlers } from "../src/retry_rules.js";
+import { isHandlers, isRejection } from "../src/retry_rules.js";
 
 const root = new URL("..", import.meta.url).pathname;
 const read = (path: string) => readFileSync(join(root, path), "utf8");
@@ -22,6 +22,7 @@ test("the first letters distinguish the outcomes of a handler from every code of
   const codes: string[] = JSON.parse(read("../../openapi/openapi.json")).components.schemas.Code.enum;
   expect(codes.length).toBeGreaterThan(20);
   expect([...codes, "redeemed", ""].filter(isHandlers)).toEqual([]);
+  expect([...outcomes, ...codes, "redeemed", ""].filter(isRejection)).toEqual(codes);
 });
 
 test("dist/ matches the sources (otherwise run `npm run build`)", () => {

@@ -81,7 +81,7 @@ describe("the end of an attempt, by its response", () => {
     ["Traefik", 500, "redeemed", "doubt", "doubt"],
     ["Traefik", 503, "redeemed", "doubt", "doubt"],
     ["Traefik", 502, "unknown", "doubt", "doubt"],
-    ["Traefik", 403, "store_unavailable", "final", "doubt"],
+    ["Traefik", 403, "store_unavailable", "again", "lost"],
     // A backend that redeems tokens and sends no outcome, or a proxy.
     ["backend", 400, "", "final", "doubt"],
     ["backend", 409, "", "doubt", "doubt"],
@@ -94,19 +94,30 @@ describe("the end of an attempt, by its response", () => {
     ["backend", 507, "", "none", "lost"],
     // A later version of the contract.
     ["guard", 500, "something", "doubt", "doubt"],
+    ["guard", 409, "something", "doubt", "doubt"],
+    ["guard", 200, "something", "doubt", "doubt"],
   ];
   test.each(table)("%s %i %s is %s, and %s after an attempt without a response", (_, status, outcome, ended, afterALostOne) => {
     expect(endOfAttempt(status, outcome, false)).toBe(ended);
     expect(endOfAttempt(status, outcome, true)).toBe(afterALostOne);
   });
 
-  test("every code of a 5xx has its line", () => {
+  test("every code ends an attempt in the same way, whatever status the application gives it", () => {
     const codes: string[] = JSON.parse(readFileSync(new URL("../../../openapi/openapi.json", import.meta.url), "utf8")).components.schemas.Code.enum;
-    const outcomes = ["executed", "not_applied", "not_released", "unknown", "replayed", "unprotected", "redeemed"];
-    const by = (ended: AttemptEnd) => [...outcomes, ...codes].filter((outcome) => endOfAttempt(503, outcome, false) == ended);
-    expect(by("again")).toEqual(["not_applied", "store_unavailable", "overloaded", "unauthorized"]);
-    expect(by("final")).toEqual(["executed", "not_released", "replayed", "unprotected", "redeem_unknown"]);
-    expect(by("none")).toEqual([]);
+    const doubt = ["token_used", "in_progress", "outcome_unknown", "reply_not_kept", "claim_lost", "upstream_unavailable", "upstream_timeout", "upstream_failed", "internal"];
+    for (const status of [200, 202, 400, 409, 422, 500, 502, 503, 504]) {
+      const by = (ended: AttemptEnd) => codes.filter((code) => endOfAttempt(status, code, false) == ended);
+      const again = ["store_unavailable", "overloaded", ...(status < 500 ? [] : ["unauthorized"])];
+      expect([status, by("again")]).toEqual([status, again]);
+      expect([status, by("doubt")]).toEqual([status, doubt]);
+      expect([status, by("final")]).toEqual([status, codes.filter((code) => !again.includes(code) && !doubt.includes(code))]);
+    }
+  });
+
+  test("every outcome of a handler with a 503 has its line", () => {
+    const outcomes = ["executed", "replayable", "not_applied", "not_released", "unknown", "replayed", "unprotected", "redeemed", ""];
+    const ends = ["final", "final", "again", "final", "doubt", "final", "final", "doubt", "none"];
+    expect(outcomes.map((outcome) => endOfAttempt(503, outcome, false))).toEqual(ends);
   });
 
   test("no failure that may have taken effect leads to a new token without a question", () => {

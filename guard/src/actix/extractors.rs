@@ -44,8 +44,11 @@ impl FromRequest for RequestIntent {
         let (guarded, request) = (guarded(request), request.clone());
         Box::pin(async move {
             let route = request.match_pattern().unwrap_or_default();
-            Self::of(&request, guarded, unchecked, &route).await.map_err(|rejection| {
-                let response = GuardResponse::without_guard(&request, &rejection);
+            Self::of(&request, guarded, unchecked.clone(), &route).await.map_err(|rejection| {
+                let response = match unchecked {
+                    Some(route) => route.reject(&request, &rejection),
+                    None => GuardResponse::without_guard(&request, &rejection),
+                };
                 ExtractorError::new(InternalError::from_response("no intent", HttpResponse::from(response))).into()
             })
         })

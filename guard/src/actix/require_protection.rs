@@ -10,8 +10,7 @@ use actix_web::{Error, HttpMessage as _, HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 
 use super::Actix;
-use super::response::reject;
-use crate::http::{Audience, Exempt, Reached, RejectionFormat, RequireProtection, SeenMark, drain};
+use crate::http::{Audience, Exempt, GuardResponse, Reached, RequireProtection, SeenMark, drain};
 
 /// Records that a guard has seen the request.
 pub(super) fn mark_seen(request: &HttpRequest) {
@@ -85,7 +84,9 @@ where
                 return Ok(service.call(request).await?.map_into_left_body());
             };
             if let Some(rejection) = require.known(&submission, &reached(pattern(request.request()).as_deref(), true)) {
-                let answer = reject(request.request(), require.guard(), &rejection);
+                let (format, guard) = (require.format(), require.guard());
+                let answer =
+                    HttpResponse::from(GuardResponse::formatted_to(request.request(), format, guard, &rejection));
                 let (head, body) = request.parts_mut();
                 Box::pin(drain(head, body)).await;
                 return Ok(request.into_response(answer).map_into_right_body());
@@ -99,8 +100,7 @@ where
             match require.note(&submission, &reached(pattern.as_deref(), is_there), status) {
                 None => Ok(answer.map_into_left_body()),
                 Some(rejection) => {
-                    let refused =
-                        HttpResponse::from(audience.reject(&RejectionFormat::problem(), require.guard(), &rejection));
+                    let refused = HttpResponse::from(audience.reject(require.format(), require.guard(), &rejection));
                     Ok(answer.into_response(refused).map_into_right_body())
                 }
             }

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{HttpMessage as _, HttpRequest, HttpResponse};
 use bytes::Bytes;
 use onceward_api::header;
 
 use crate::effect::Effect;
 use crate::guard::Guard;
-use crate::http::{GuardResponse, InnerOutcome, MarkEffect, SignedHeaders};
+use crate::http::{GuardResponse, InnerOutcome, MarkEffect, RejectionFormat, SignedHeaders};
 use crate::rejection::Rejection;
 
 impl<B> MarkEffect for HttpResponse<B> {
@@ -20,11 +20,11 @@ impl<B> MarkEffect for HttpResponse<B> {
     }
 }
 
-/// Creates the response to a rejection: problem JSON for programs, a short page for people. If a handler returns it, it means that
-/// nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
+/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
 /// about it.
 pub fn reject(request: &HttpRequest, guard: &Guard, rejection: &Rejection) -> HttpResponse {
-    GuardResponse::rejection_to(request, guard, rejection).into()
+    let format = request.extensions().get::<RejectionFormat>().cloned().unwrap_or_default();
+    GuardResponse::formatted_to(request, &format, guard, rejection).into()
 }
 
 impl From<GuardResponse> for HttpResponse {

@@ -33,8 +33,11 @@ impl<S: Sync> FromRequestParts<S> for RequestIntent {
         let guarded = parts.extensions.get::<Arc<GuardedRequest>>().cloned();
         let unchecked = parts.extensions.get::<UncheckedRoute<Tower>>().cloned();
         let route = matched_route(parts).unwrap_or_default();
-        let intent = Self::of(parts, guarded, unchecked, route).await;
-        intent.map_err(|rejection| ExtractRejection::new(parts, &rejection))
+        let intent = Self::of(parts, guarded, unchecked.clone(), route).await;
+        intent.map_err(|rejection| match unchecked {
+            Some(route) => ExtractRejection::of(route.reject(parts, &rejection), &rejection),
+            None => ExtractRejection::new(parts, &rejection),
+        })
     }
 }
 
@@ -75,7 +78,7 @@ where
     }
 }
 
-/// The rejection of an extractor, as problem JSON or a short page. It states that nothing took effect.
+/// The rejection of an extractor, in the format of its route. It states that nothing took effect.
 #[derive(Debug)]
 pub struct ExtractRejection(Box<GuardResponse>);
 

@@ -9,8 +9,7 @@ use crate::guard::Guard;
 use crate::http::GuardResponse;
 use crate::rejection::Rejection;
 
-/// Creates the response to a rejection: problem JSON for programs, a short page for people. If a handler returns it, it means that
-/// nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
+/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
 /// about it.
 pub fn reject(request: &Parts, guard: &Guard, rejection: &Rejection) -> Response {
     crate::tower::reject(request, guard, rejection)

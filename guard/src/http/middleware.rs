@@ -17,6 +17,7 @@ use super::decide::{AdmittedRequest, Decision};
 use super::exchange::{Exchange, HandlerResponse as _};
 use super::framework::Framework;
 use super::guarded_request::GuardedRequest;
+use super::rejection_format::RejectionFormat;
 use super::request::ParsedRequest;
 use super::request_intent::UncheckedRoute;
 use super::response::{GuardResponse, Signature};
@@ -33,6 +34,10 @@ use crate::run_id::RunId;
 pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut exchange: E, idle: Idle) -> E::Sent {
     let guard = &rules.route.guard;
     let key = rules.echoed_key(exchange.head());
+    // An inner guard overrides the format of an outer one.
+    if rules.format.is_own() || exchange.attached::<RejectionFormat>().is_some() {
+        exchange.attach(rules.format.clone());
+    }
     if rules.route.mode() == Mode::Observe {
         exchange.attach(UncheckedRoute::new(&rules));
         return Box::pin(observe(&rules, exchange, &idle)).await;

@@ -67,16 +67,32 @@ impl Profile {
         self == Self::AgenticCommerce
     }
 
+    /// Returns the shortest time for which a key and its response are stored.
+    pub const fn least_retention(self) -> Duration {
+        match self {
+            Self::Ietf => Duration::ZERO,
+            Self::AgenticCommerce | Self::UniversalCommerce | Self::Stripe => DAY,
+        }
+    }
+
+    /// Returns true if two requests are the same only if their bodies are, byte by byte.
+    pub const fn compares_bytes(self) -> bool {
+        matches!(self, Self::UniversalCommerce)
+    }
+
+    /// Returns true if a request without a key is rejected, also on a route with an optional key.
+    pub(super) fn requires_key(self) -> bool {
+        self == Self::AgenticCommerce
+    }
+
     /// Returns the fields that a fingerprint includes, if the profile demands other ones than the route's.
     pub(super) fn fields(self) -> Option<Fields> {
-        (self == Self::UniversalCommerce).then(Fields::raw)
+        self.compares_bytes().then(Fields::raw)
     }
 
     /// Returns the rules of a key, with what the profile demands.
     pub(super) fn rules(self, mut rules: KeyRules) -> KeyRules {
-        if self != Self::Ietf {
-            rules.retain = rules.retain.max(DAY);
-        }
+        rules.retain = rules.retain.max(self.least_retention());
         rules.replays_everything |= self == Self::Stripe;
         rules
     }

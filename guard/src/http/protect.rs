@@ -224,7 +224,7 @@ impl<F: Framework> Protect<F, KeyPolicy> {
         Self::new(guard, subject, Policy::key(rules), answer_limit)
     }
 
-    /// Answers by a published contract; see the table of [`Profile`].
+    /// Applies a published contract; the table of [`Profile`] has its differences. Call it last: a later setter overrides it.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         if let Policy::Key(rules) = &mut self.rules.route.policy {
@@ -234,6 +234,7 @@ impl<F: Framework> Protect<F, KeyPolicy> {
             self.rules.reader.fields = fields;
         }
         self.rules.echoes_key = profile.echoes_key();
+        self.rules.reader.is_optional &= !profile.requires_key();
         self.rejections(profile)
     }
 }

@@ -4,11 +4,12 @@ pub(super) mod envelope;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use onceward_api::{Code, Problem, Retry};
 use serde::Serialize;
 
@@ -50,14 +51,29 @@ impl RejectionFormat {
 
     /// Creates a format by a function of the application. If it returns `None`, the rejection has the default format.
     ///
-    /// A panic in the function ends the request, not the server. The rejected request ran nothing in any case.
+    /// If it panics, the rejection has the default format, and the log has an error.
     pub fn new(write: impl Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Send + Sync + 'static) -> Self {
         Self { write: Some(Arc::new(write)) }
     }
 
+    /// Returns false for the default format.
+    pub(super) fn is_own(&self) -> bool {
+        self.write.is_some()
+    }
+
     /// Returns the response in this format; `None` means the default.
     pub(super) fn write(&self, rejected: &RejectedRequest<'_>) -> Option<RejectionResponse> {
-        self.write.as_ref()?(rejected)
+        let write = self.write.as_ref()?;
+        // A panic here would be reported as one of the handler, whose outcome is unknown.
+        let written = catch_unwind(AssertUnwindSafe(|| write(rejected))).unwrap_or_else(|_| {
+            tracing::error!(code = %rejected.code(), "the function of a rejection format panicked; sending the default format");
+            None
+        });
+        // HTTP allows no body and no further response after an informational status.
+        written.map(|written| match written.status.is_informational() {
+            true => RejectionResponse { status: rejected.status(), ..written },
+            false => written,
+        })
     }
 }
 
@@ -142,7 +158,7 @@ pub struct RejectionResponse {
 }
 
 impl RejectionResponse {
-    /// Creates a response without a body.
+    /// Creates a response without a body. An informational status is replaced by the one of the code.
     pub fn new(status: StatusCode) -> Self {
         Self { status, headers: Vec::new(), body: Bytes::new() }
     }
@@ -154,7 +170,9 @@ impl RejectionResponse {
         let name = name.into();
         let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
         let name = if is_lower { name } else { Cow::Owned(name.to_ascii_lowercase()) };
-        self.headers.push((name, value.into()));
+        if HeaderName::from_bytes(name.as_bytes()).is_ok() {
+            self.headers.push((name, value.into()));
+        }
         self
     }
 

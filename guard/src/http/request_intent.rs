@@ -8,6 +8,7 @@ use onceward_api::Code;
 use super::framework::Framework;
 use super::guarded_request::GuardedRequest;
 use super::request::RequestHead as _;
+use super::response::GuardResponse;
 use super::route_rules::RouteRules;
 use crate::fingerprint::Fingerprint;
 use crate::intent::Intent;
@@ -127,6 +128,11 @@ impl<F: Framework> UncheckedRoute<F> {
     /// Returns the rules for a request that no guard checks.
     pub(crate) fn new(rules: &Arc<RouteRules<F>>) -> Self {
         Self(Arc::clone(rules))
+    }
+
+    /// Rejects a request in the format of the route.
+    pub(crate) fn reject(&self, request: &F::Request, rejection: &Rejection) -> GuardResponse {
+        self.0.reject(request, rejection)
     }
 }
 

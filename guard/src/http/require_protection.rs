@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::StatusCode;
 use onceward_api::Code;
 
+use super::rejection_format::RejectionFormat;
 use crate::guard::Guard;
 use crate::language::Language;
 use crate::mode::Mode;
@@ -88,6 +89,7 @@ pub struct Exempt;
 #[derive(Clone)]
 pub struct RequireProtection {
     guard: Guard,
+    format: RejectionFormat,
     found: Arc<Mutex<RouteFindings>>,
 }
 
@@ -132,7 +134,14 @@ impl Reached<'_> {
 impl RequireProtection {
     /// Creates the middleware; the mode of `guard` applies.
     pub fn new(guard: &Guard) -> Self {
-        Self { guard: guard.clone(), found: Arc::default() }
+        Self { guard: guard.clone(), format: RejectionFormat::problem(), found: Arc::default() }
+    }
+
+    /// Sets the format of the rejection, as [`Protect::rejections`](super::Protect::rejections) does for a route.
+    #[must_use]
+    pub fn rejections(mut self, format: impl Into<RejectionFormat>) -> Self {
+        self.format = format.into();
+        self
     }
 
     /// Returns the routes that were found without protection, as `POST /orders/{id}`, sorted. For your own tests: call every route with
@@ -145,6 +154,10 @@ impl RequireProtection {
 
     pub(crate) fn guard(&self) -> &Guard {
         &self.guard
+    }
+
+    pub(crate) fn format(&self) -> &RejectionFormat {
+        &self.format
     }
 
     /// Begins to watch a request; `None` if its method is safe, or the guard is off.

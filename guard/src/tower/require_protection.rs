@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::request::{mark_seen, matched_route};
 use super::{BoxError, GuardedBody, ProtectedBody, Tower};
-use crate::http::{Audience, Exempt, GuardResponse, Reached, RejectionFormat, RequireProtection, drain};
+use crate::http::{Audience, Exempt, GuardResponse, Reached, RequireProtection, drain};
 
 impl<S> Layer<S> for RequireProtection {
     type Service = Required<S>;
@@ -62,7 +62,7 @@ where
         let route = matched_route(&head).map(str::to_owned);
         let require = self.require.clone();
         if let Some(rejection) = require.known(&submission, &reached(route.as_deref())) {
-            let response = GuardResponse::rejection_to(&head, require.guard(), &rejection);
+            let response = GuardResponse::formatted_to(&head, require.format(), require.guard(), &rejection);
             return Box::pin(async move {
                 drain(&head, &mut GuardedBody::new(body)).await;
                 Ok(ProtectedBody::response(response))
@@ -74,8 +74,7 @@ where
         Box::pin(async move {
             let response = call.await?;
             let noted = require.note(&submission, &reached(route.as_deref()), response.status().as_u16());
-            let rejection =
-                noted.map(|rejection| audience.reject(&RejectionFormat::problem(), require.guard(), &rejection));
+            let rejection = noted.map(|rejection| audience.reject(require.format(), require.guard(), &rejection));
             Ok(match rejection {
                 None => response.map(ProtectedBody::handler),
                 Some(rejection) => ProtectedBody::response(rejection),

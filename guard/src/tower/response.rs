@@ -12,7 +12,7 @@ use super::request::mark_seen;
 use super::{BoxError, GuardedBody, SubjectFrom};
 use crate::effect::Effect;
 use crate::guard::Guard;
-use crate::http::{GuardResponse, InnerOutcome, MarkEffect, SignedHeaders, answer_token_request};
+use crate::http::{GuardResponse, InnerOutcome, MarkEffect, RejectionFormat, SignedHeaders, answer_token_request};
 use crate::rejection::Rejection;
 
 impl<B> MarkEffect for Response<B> {
@@ -22,11 +22,11 @@ impl<B> MarkEffect for Response<B> {
     }
 }
 
-/// Creates the response to a rejection: problem JSON for programs, a short page for people. If a handler returns it, it means that
-/// nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
+/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
 /// about it.
 pub fn reject<B: From<Bytes>>(request: &Parts, guard: &Guard, rejection: &Rejection) -> Response<B> {
-    Response::from(GuardResponse::rejection_to(request, guard, rejection)).map(B::from)
+    let format = request.extensions.get::<RejectionFormat>().cloned().unwrap_or_default();
+    Response::from(GuardResponse::formatted_to(request, &format, guard, rejection)).map(B::from)
 }
 
 /// Responds to a token request, as `POST /token` of [`axum::token_route`](crate::axum::token_route) does, for a server without a router.

@@ -3,11 +3,13 @@
 mod route_example;
 mod route_schema;
 
+use onceward::http::Profile;
 use serde_json::{Map, Value, json};
 
 use super::output::Output;
 use crate::config::flag::examples;
 use crate::config::setting::Setting;
+use crate::proxy::settings::RejectionShape;
 
 /// Prints a settings file with every setting, its default and its description, all commented out.
 pub(super) fn init() -> Output {
@@ -82,6 +84,8 @@ fn kind(value: &str) -> Value {
         "PATH" => json!({"type": "string", "pattern": "^(/[A-Za-z0-9._~-]+)+$"}),
         "HOST" => json!({"enum": ["client", "upstream"]}),
         "WHICH" => json!({"enum": ["off", "token", "key", "either"]}),
+        "PROFILE" => json!({"enum": Profile::ALL.map(Profile::as_str)}),
+        "SHAPE" => json!({"enum": RejectionShape::ALL.map(RejectionShape::as_str)}),
         "FORMAT" => json!({"enum": ["auto", "human", "json"]}),
         "REQUESTS" => json!({"enum": ["all", "errors", "off", "auto"]}),
         "LEVEL" => json!({"enum": ["error", "warn", "info", "debug", "trace"]}),

@@ -1,12 +1,13 @@
-//! The `proxy` table of a settings file: its `[[proxy.route]]` tables, as they are written.
+//! The `proxy` table of a settings file: its `[[proxy.route]]` tables, as they are written, and `[proxy.envelope]`.
 
 use std::path::{Path, PathBuf};
 
+use onceward::http::Envelope;
 use toml::de::DeTable;
 use toml::{Table, Value};
 
 use super::setting::names;
-use super::{ConfigError, route};
+use super::{ConfigError, envelope, route};
 use crate::proxy::route::ProxyRoute;
 use crate::proxy::route_table::{RouteTable, ShadowedRoute};
 
@@ -14,6 +15,7 @@ use crate::proxy::route_table::{RouteTable, ShadowedRoute};
 pub(crate) struct ProxyTable {
     file: PathBuf,
     routes: Vec<WrittenRoute>,
+    envelope: Option<Table>,
 }
 
 /// A route, as it is written.
@@ -34,6 +36,11 @@ impl ProxyTable {
         let Value::Array(tables) = table.remove("route").unwrap_or(Value::Array(Vec::new())) else {
             return Err(wrong("`proxy.route` must be a list of tables: write [[proxy.route]] with two brackets"));
         };
+        let envelope = match table.remove("envelope") {
+            None => None,
+            Some(Value::Table(envelope)) => Some(envelope),
+            Some(_) => return Err(wrong("`proxy.envelope` must be a table: write [proxy.envelope]")),
+        };
         if let Some(name) = table.keys().next() {
             return Err(wrong(&unknown(name)));
         }
@@ -43,7 +50,15 @@ impl ProxyTable {
             _ => Err(wrong("`proxy.route` must be a list of tables: write [[proxy.route]]")),
         };
         let routes = tables.into_iter().enumerate().map(number).collect::<Result<_, _>>()?;
-        Ok(Self { file: file.to_owned(), routes })
+        Ok(Self { file: file.to_owned(), routes, envelope })
+    }
+
+    /// Parses the envelope of rejections.
+    pub(super) fn envelope(&self) -> Result<Envelope, ConfigError> {
+        let parsed = self.envelope.as_ref().map(envelope::parse).transpose();
+        let wrong =
+            |error: String| ConfigError::Wrong(format!("config: {}: [proxy.envelope]: {error}", self.file.display()));
+        Ok(parsed.map_err(wrong)?.unwrap_or_default())
     }
 
     /// Returns the routes, as they are written.
@@ -103,7 +118,7 @@ fn unknown(name: &str) -> String {
     let meant = if strsim::jaro_winkler("route", name) > 0.7 {
         "; did you mean [[proxy.route]]?"
     } else {
-        "; it has only [[proxy.route]]"
+        "; it has only [[proxy.route]] and [proxy.envelope]"
     };
     format!("there is no `{name}` in [proxy]{meant}")
 }

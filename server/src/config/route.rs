@@ -7,8 +7,8 @@ use toml::{Table, Value};
 
 use super::route_field::{FIELDS, RuleKind, nearest_field};
 use super::route_value::{
-    any_duration, boolean, fields, key_location, methods, positive_duration, remember, repeated, size, statuses,
-    subject, text,
+    any_duration, boolean, fields, key_location, methods, positive_duration, profile, rejections, remember, repeated,
+    size, statuses, subject, text,
 };
 use super::setting::names;
 use crate::proxy::pattern::PathPattern;
@@ -29,6 +29,8 @@ pub(super) fn parse(table: &Table) -> Result<ProxyRoute, String> {
         methods: fields.read("methods", methods)?.unwrap_or_default(),
         policy: fields.policy(kind, &path)?,
         subject: fields.read("subject", subject)?.unwrap_or(RouteSubject::Credentials),
+        profile: fields.read("profile", profile)?,
+        rejections: fields.read("rejections", rejections)?,
         body_limit: fields.read("body_limit", size)?,
         effects: fields.effects()?,
         path,

@@ -40,7 +40,7 @@ use RuleKind::{Interval, Key, NamedInterval, Remembered, Token};
 pub const POLICIES: [&str; 4] = ["token", "key", "interval", "none"];
 
 /// All fields, in the order of the documentation.
-pub const FIELDS: [RouteField; 17] = [
+pub const FIELDS: [RouteField; 19] = [
     RouteField {
         name: "path",
         value: "PATTERN",
@@ -162,6 +162,20 @@ pub const FIELDS: [RouteField; 17] = [
         example: "[502]",
         defaults: &checked("by status"),
         help: "Statuses of the upstream after which the outcome is unknown: a duplicate does not run, and has no stored response",
+    },
+    RouteField {
+        name: "profile",
+        value: "PROFILE",
+        example: "\"acp\"",
+        defaults: &checked("the setting `profile`"),
+        help: "Contract by which the route responds, in place of the setting. A route without a key has only its format of rejections",
+    },
+    RouteField {
+        name: "rejections",
+        value: "SHAPE",
+        example: "\"envelope\"",
+        defaults: &checked("the setting `rejections`"),
+        help: "Format of the route's rejections, in place of the setting",
     },
     RouteField {
         name: "body_limit",

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use http::{HeaderName, Method};
 use onceward::Fields;
+use onceward::http::Profile;
 use onceward_api::duration;
 use toml::Value;
 
 use super::value;
 use crate::proxy::route::{KeyLocation, RouteSubject};
+use crate::proxy::settings::RejectionShape;
 
 pub(super) fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("it must be a string, not {}", kind(value)))
@@ -43,6 +45,14 @@ pub(super) fn remember(value: &Value) -> Result<Option<Duration>, String> {
 pub(super) fn size(value: &Value) -> Result<usize, String> {
     let text = value.as_str().ok_or_else(|| format!("it must be a size such as \"8MiB\", not {}", kind(value)))?;
     value::size(text)
+}
+
+pub(super) fn profile(value: &Value) -> Result<Profile, String> {
+    value::profile(text(value)?)
+}
+
+pub(super) fn rejections(value: &Value) -> Result<RejectionShape, String> {
+    value::rejections(text(value)?)
 }
 
 pub(super) fn methods(value: &Value) -> Result<Vec<Method>, String> {

@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [Setting; 41] = [
+pub const SETTINGS: [Setting; 43] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Address to listen on"),
     plain(
         "admin_listen",
@@ -206,6 +206,19 @@ pub const SETTINGS: [Setting; 41] = [
         Some("off"),
         "Submissions that the proxy rejects on paths without a `[[proxy.route]]`: those without a `token`, without a `key`, without \
          `either` of the two, or `off`: none",
+    ),
+    plain(
+        "profile",
+        "PROFILE",
+        Some("ietf"),
+        "Contract by which the proxy responds to requests with a key: `ietf` (the draft of the `Idempotency-Key` header), `acp` (Agentic \
+         Commerce Protocol), `ucp` (Universal Commerce Protocol) or `stripe`",
+    ),
+    plain(
+        "rejections",
+        "SHAPE",
+        Some("profile"),
+        "Format of the rejections of the proxy's routes: that of the `profile`, `problem` (RFC 9457) or `envelope`, as in `[proxy.envelope]`",
     ),
     plain("inject", "BOOL", Some("false"), "Add the browser SDK to the HTML pages of the upstream"),
     plain(

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use onceward::Guard;
+use onceward::http::Profile;
 use tracing::level_filters::LevelFilter;
 
-use crate::proxy::settings::{Require, UpstreamHost};
+use crate::proxy::settings::{RejectionShape, Require, UpstreamHost};
 
 /// A rate: `50/s`, `600/m`, `10000/h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +131,14 @@ pub(super) fn require(text: &str) -> Result<Require, String> {
     }
 }
 
+pub(super) fn profile(text: &str) -> Result<Profile, String> {
+    Profile::parse(text).ok_or_else(|| format!("`{text}` is not one of `ietf`, `acp`, `ucp` and `stripe`"))
+}
+
+pub(super) fn rejections(text: &str) -> Result<RejectionShape, String> {
+    RejectionShape::parse(text).ok_or_else(|| format!("`{text}` is not one of `profile`, `problem` and `envelope`"))
+}
+
 /// Accepts only characters that are never percent-encoded, so that the path has one spelling.
 pub(super) fn proxy_path(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
@@ -227,6 +236,8 @@ mod tests {
         rejected(prefix, &["", "a b", "a*", "{a}", "ä", &"a".repeat(65)]);
         rejected(upstream_host, &["", "Client", "shop.example"]);
         rejected(require, &["", "true", "both", "Token"]);
+        rejected(profile, &["", "ACP", "none"]);
+        rejected(rejections, &["", "json", "Problem"]);
         rejected(proxy_path, &["", "/", "x", "/x/", "//x", "/a/../b", "/.", "/a%62", "/a b", "/{a}", "/*"]);
         rejected(level, &["", "off", "INFO", "3", "onceward=trace"]);
     }

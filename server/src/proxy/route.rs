@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use http::{HeaderName, Method};
+use onceward::http::Profile;
 use onceward::{Effect, Fields, IntervalRules, KeyRules};
 
 use super::pattern::PathPattern;
+use super::settings::RejectionShape;
 
 /// The rules for the requests that match a path and a method.
 #[derive(Debug, Clone)]
@@ -18,6 +20,10 @@ pub struct ProxyRoute {
     pub policy: RoutePolicy,
     /// The source of the subject.
     pub subject: RouteSubject,
+    /// The contract, in place of the common one.
+    pub profile: Option<Profile>,
+    /// The format of rejections, in place of the common one.
+    pub rejections: Option<RejectionShape>,
     /// The limit for this route, in place of the common one.
     pub body_limit: Option<usize>,
     /// The statuses that the route judges itself.

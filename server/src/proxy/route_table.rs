@@ -104,6 +104,8 @@ mod tests {
             let (methods, path) = text.split_once(' ').unwrap_or(("", text));
             let methods = methods.split(',').filter(|name| !name.is_empty());
             ProxyRoute {
+                profile: None,
+                rejections: None,
                 path: PathPattern::parse(path).unwrap(),
                 methods: methods.map(|name| name.parse().unwrap()).collect(),
                 policy: RoutePolicy::None,

@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{Request, Response};
 use hyper::body::Incoming;
+use onceward::http::{Profile, RejectionFormat};
 use onceward::tower::{Entered, KeyFrom, MarkedService, Protect, Protected, ProtectedBody, SubjectFrom};
 use onceward::{BadPointer, Guard, Key, KeyRules, SettingError};
 use onceward_api::header;
@@ -17,7 +18,7 @@ use super::forward::Origin;
 use super::identity;
 use super::in_flight::CountedBody;
 use super::route::{KeyLocation, ProxyRoute, RoutePolicy, RouteSubject, StatusEffects, is_safe};
-use super::settings::{ProxySettings, Require};
+use super::settings::{ProxySettings, RejectionShape, Require};
 use super::upstream::{REPLY_LIMIT, Upstream};
 
 /// The body of a client's request.
@@ -60,10 +61,12 @@ impl ProxyRule {
         guard: &Guard,
         upstream: &Upstream,
     ) -> Result<Self, RuleError> {
-        let Some(protect) = protect(&route.policy, &route.subject, guard)? else {
+        let profile = route.profile.unwrap_or(settings.profile);
+        let Some(protect) = protect(&route.policy, &route.subject, profile, guard)? else {
             return Ok(Self::Pass(upstream.clone()));
         };
         let protect = protect.body_limit(route.body_limit.unwrap_or(settings.body_limit));
+        let protect = protect.rejections(format(route.rejections.unwrap_or(settings.rejections), profile, settings));
         let guarded = behind(&judged(protect, route.effects.clone()), upstream);
         Ok(match route.policy {
             RoutePolicy::Token { remember: None, .. } => Self::PlainToken(guarded),
@@ -77,8 +80,10 @@ impl ProxyRule {
             Protect::token(guard, SubjectFrom::anonymous()).remember_by(stored(KeyRules::retryable().retain(REMEMBER)));
         let token = token.fingerprint_with(credentials);
         let key = Protect::key(guard, SubjectFrom::anonymous(), stored(KeyRules::at_most_once()));
-        let key = key.fingerprint_with(credentials);
-        let guarded = |protect: Protect| behind(&protect.body_limit(settings.body_limit), upstream);
+        let key = key.fingerprint_with(credentials).profile(settings.profile);
+        let format = format(settings.rejections, settings.profile, settings);
+        let guarded =
+            |protect: Protect| behind(&protect.body_limit(settings.body_limit).rejections(format.clone()), upstream);
         match settings.require {
             Require::Token => Self::Guarded(guarded(token.into_any())),
             Require::Key => Self::Guarded(guarded(key.into_any())),
@@ -134,7 +139,12 @@ fn run(
 }
 
 /// Builds the guard of a route; `None` if its requests pass.
-fn protect(policy: &RoutePolicy, subject: &RouteSubject, guard: &Guard) -> Result<Option<Protect>, RuleError> {
+fn protect(
+    policy: &RoutePolicy,
+    subject: &RouteSubject,
+    profile: Profile,
+    guard: &Guard,
+) -> Result<Option<Protect>, RuleError> {
     let (from, identity) = (subject_from(subject), identity_of(subject));
     Ok(Some(match policy {
         RoutePolicy::None => return Ok(None),
@@ -150,7 +160,7 @@ fn protect(policy: &RoutePolicy, subject: &RouteSubject, guard: &Guard) -> Resul
         }
         RoutePolicy::Key { rules, from: location, wait, fields } => {
             let key = Protect::key(guard, from, stored(rules.clone())).from(key_from(location)?);
-            let key = key.fingerprint(fields.clone()).fingerprint_with(identity);
+            let key = key.fingerprint(fields.clone()).fingerprint_with(identity).profile(profile);
             wait.iter().fold(key, |key, wait| key.wait(*wait)).into_any()
         }
         RoutePolicy::Interval { rules, from: Some(location), .. } => {
@@ -163,6 +173,15 @@ fn protect(policy: &RoutePolicy, subject: &RouteSubject, guard: &Guard) -> Resul
             interval.fingerprint(fields.clone()).fingerprint_with(identity).into_any()
         }
     }))
+}
+
+/// Returns the format of rejections.
+fn format(shape: RejectionShape, profile: Profile, settings: &ProxySettings) -> RejectionFormat {
+    match shape {
+        RejectionShape::Profile => profile.into(),
+        RejectionShape::Problem => RejectionFormat::problem(),
+        RejectionShape::Envelope => settings.envelope.clone().into(),
+    }
 }
 
 /// Adds the effects that the route states.

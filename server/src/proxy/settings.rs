@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::uri::{Authority, Scheme};
+use onceward::http::{Envelope, Profile};
 
 use super::route::ProxyRoute;
 
@@ -28,6 +29,12 @@ pub struct ProxySettings {
     pub proxy_path: String,
     /// Which submissions are rejected if they carry no id.
     pub require: Require,
+    /// The contract by which requests with a key are answered.
+    pub profile: Profile,
+    /// The format of rejections.
+    pub rejections: RejectionShape,
+    /// The envelope of `rejections = "envelope"`.
+    pub envelope: Envelope,
     /// True if HTML pages receive the script.
     pub inject: bool,
     /// Maximum number of bytes of a request body that the proxy reads to find a token or to compare requests.
@@ -65,4 +72,34 @@ pub enum Require {
     Key,
     /// Those without a token and without a key.
     Either,
+}
+
+/// The format of rejections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RejectionShape {
+    /// That of the profile.
+    Profile,
+    /// A problem of RFC 9457.
+    Problem,
+    /// An envelope.
+    Envelope,
+}
+
+impl RejectionShape {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Profile, Self::Problem, Self::Envelope];
+
+    /// Returns the name, as in settings.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Profile => "profile",
+            Self::Problem => "problem",
+            Self::Envelope => "envelope",
+        }
+    }
+
+    /// Returns the format with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shape| shape.as_str() == name)
+    }
 }

@@ -1,8 +1,10 @@
 //! The JSON Schema of the `proxy` table.
 
+use onceward_api::Code;
 use serde_json::{Map, Value, json};
 
 use super::kind as kind_of_setting;
+use crate::config::envelope;
 use crate::config::route_field::{FIELDS, POLICIES, RouteField, RuleKind};
 
 /// Returns the schema of the table.
@@ -23,7 +25,31 @@ pub(super) fn proxy() -> Value {
         "type": "object",
         "description": "Settings of `onceward proxy` that only a file can have",
         "additionalProperties": false,
-        "properties": {"route": {"type": "array", "items": route}},
+        "properties": {"route": {"type": "array", "items": route}, "envelope": envelope()},
+    })
+}
+
+/// Returns the schema of `[proxy.envelope]`.
+fn envelope() -> Value {
+    let code = || json!({"type": ["integer", "string"]});
+    let property = |(name, _, help): (&str, &str, &str)| {
+        let mut property = match name {
+            "codes" => {
+                let codes = Code::ALL.into_iter().map(|name| (name.as_str().to_owned(), code()));
+                json!({"type": "object", "additionalProperties": false, "properties": codes.collect::<Map<_, _>>()})
+            }
+            "default_code" => code(),
+            "status" => json!({"const": 200}),
+            _ => json!({"type": "string", "minLength": 1, "not": {"enum": ["code", "data"]}}),
+        };
+        property["description"] = help.into();
+        (name.to_owned(), property)
+    };
+    json!({
+        "type": "object",
+        "description": "The object that rejections have with `rejections = \"envelope\"`",
+        "additionalProperties": false,
+        "properties": envelope::FIELDS.into_iter().map(property).collect::<Map<_, _>>(),
     })
 }
 

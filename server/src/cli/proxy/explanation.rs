@@ -30,7 +30,7 @@ enum RequestRule {
     /// The guard never checks the method.
     Safe,
     /// No route matches: what the request carries, and what happens to it.
-    Default { require: &'static str, treatments: Vec<[&'static str; 2]> },
+    Default { require: &'static str, formats: [&'static str; 2], treatments: Vec<[&'static str; 2]> },
 }
 
 #[derive(Debug)]
@@ -60,7 +60,11 @@ impl Explanation {
         let rule = match &found {
             Some(found) => RequestRule::Route(Box::new(RouteRules::of(found, settings, &written[found.index]))),
             None if is_safe(method) => RequestRule::Safe,
-            None => RequestRule::Default { require: name(settings.require), treatments: treatments(settings.require) },
+            None => RequestRule::Default {
+                require: name(settings.require),
+                formats: [settings.profile.as_str(), settings.rejections.as_str()],
+                treatments: treatments(settings.require),
+            },
         };
         Self { request, rule, skipped }
     }
@@ -80,10 +84,10 @@ impl Explanation {
             }
             RequestRule::Safe => "  passes to the upstream: GET, HEAD and OPTIONS are never checked\n".to_owned(),
             RequestRule::Route(route) => route.text(),
-            RequestRule::Default { require, treatments } => {
+            RequestRule::Default { require, formats: [profile, rejections], treatments } => {
                 let rows: Vec<_> = treatments.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
                 format!(
-                    "  no route matches: the default rule applies, with `require` {require}\n\n{}",
+                    "  no route matches: the default rule applies, with `require` {require}, `profile` {profile} and `rejections` {rejections}\n\n{}",
                     table("    ", &rows)
                 )
             }
@@ -97,10 +101,11 @@ impl Explanation {
             RequestRule::Own { proxy_path } => json!({"rule": "own", "proxy_path": proxy_path}),
             RequestRule::Safe => json!({"rule": "safe"}),
             RequestRule::Route(route) => json!({"rule": "route", "route": route.json()}),
-            RequestRule::Default { require, treatments } => {
+            RequestRule::Default { require, formats: [profile, rejections], treatments } => {
                 let treatments =
                     treatments.iter().map(|[request, treatment]| json!({"request": request, "treatment": treatment}));
-                json!({"rule": "default", "require": require, "treatments": treatments.collect::<Vec<_>>()})
+                let treatments = treatments.collect::<Vec<_>>();
+                json!({"rule": "default", "require": require, "profile": profile, "rejections": rejections, "treatments": treatments})
             }
         };
         let skipped =
@@ -120,7 +125,7 @@ impl RouteRules {
             line: written.line,
             path: found.route.path.as_str().to_owned(),
             parameters: parameters.collect(),
-            rules: rules(&written.fields, settings.body_limit),
+            rules: rules(&written.fields, found.route, settings),
             effects: effects(found.route),
         }
     }

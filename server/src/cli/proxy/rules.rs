@@ -1,9 +1,13 @@
 //! The rules of a route: each field that has an effect, as it is written or with its default.
 
+use std::time::Duration;
+
 use toml::{Table, Value};
 
 use crate::config::route::kind;
-use crate::config::route_field::{FIELDS, RouteField};
+use crate::config::route_field::{FIELDS, RouteField, RuleKind};
+use crate::proxy::route::{ProxyRoute, RoutePolicy};
+use crate::proxy::settings::ProxySettings;
 
 /// A rule and its source.
 #[derive(Debug)]
@@ -14,15 +18,26 @@ pub(super) struct Rule {
 }
 
 /// Returns the rules of a route.
-pub(super) fn rules(route: &Table, body_limit: usize) -> Vec<Rule> {
-    let Ok(kind) = kind(route) else { return Vec::new() };
+pub(super) fn rules(written: &Table, route: &ProxyRoute, settings: &ProxySettings) -> Vec<Rule> {
+    let Ok(kind) = kind(written) else { return Vec::new() };
+    let profile = route.profile.unwrap_or(settings.profile);
     let rule = |field: &RouteField| {
         let default = field.default(kind)?;
-        Some(match (field.name, route.get(field.name)) {
+        let given = |value: &str| Rule { name: field.name, value: value.to_owned(), is_default: true };
+        let by_profile = |value: String| Rule { name: field.name, value, is_default: false };
+        Some(match (field.name, written.get(field.name)) {
             ("path", _) => return None,
             // The table of effects shows these.
             ("applied" | "not_applied" | "unknown", _) => return None,
-            ("body_limit", None) => Rule { name: field.name, value: size(body_limit), is_default: true },
+            ("retain", Some(_)) if kept(route) < profile.least_retention() => {
+                by_profile(format!("{} (profile {profile})", hours(profile.least_retention())))
+            }
+            ("fingerprint", _) if kind == RuleKind::Key && profile.compares_bytes() => {
+                by_profile(format!("the bytes of the body (profile {profile})"))
+            }
+            ("profile", None) => given(settings.profile.as_str()),
+            ("rejections", None) => given(settings.rejections.as_str()),
+            ("body_limit", None) => given(&size(settings.body_limit)),
             ("remember", Some(Value::Boolean(true))) => {
                 Rule { name: field.name, value: "24h".to_owned(), is_default: false }
             }
@@ -31,6 +46,18 @@ pub(super) fn rules(route: &Table, body_limit: usize) -> Vec<Rule> {
         })
     };
     FIELDS.iter().filter_map(rule).collect()
+}
+
+/// Returns the retention of a route with keys.
+fn kept(route: &ProxyRoute) -> Duration {
+    match &route.policy {
+        RoutePolicy::Key { rules, .. } => rules.retention(),
+        _ => Duration::MAX,
+    }
+}
+
+fn hours(time: Duration) -> String {
+    format!("{}h", time.as_secs() / 3600)
 }
 
 /// Formats a value for people.

@@ -30,7 +30,8 @@ fn matching_route_is_shown_with_every_rule() {
         route 2 (/orders/{id}, line 8) applies, id = 7\n\n    \
         methods       POST\n    policy        key\n    retain        7d\n    at_most_once  true             default\n    \
         lease         15s              default\n    wait          0s               default\n    key_from      path id\n    \
-        fingerprint   all body fields  default\n    subject       credentials      default\n    body_limit    1MiB             default\n\n  \
+        fingerprint   all body fields  default\n    subject       credentials      default\n    profile       ietf             default\n    \
+        rejections    profile          default\n    body_limit    1MiB             default\n\n  \
         effect of a response, by its status\n    \
         applied      200-400, 402, 405-407, 409-424, 426-428, 430-499\n    not applied  401, 403-404, 425, 429\n    \
         unknown      408, 500-599\n";
@@ -53,7 +54,9 @@ fn remembered_token_shows_its_retention() {
 fn request_without_a_route_gets_the_default_rule() {
     let output = explained(&["POST", "/carts"]);
     assert!(
-        output.text.contains("no route matches: the default rule applies, with `require` either"),
+        output.text.contains(
+            "no route matches: the default rule applies, with `require` either, `profile` ietf and `rejections` profile"
+        ),
         "{}",
         output.text
     );

@@ -7,7 +7,7 @@ use http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Response, Uri};
 use hyper_util::client::legacy;
-use onceward::http::{GuardResponse, Preferences};
+use onceward::http::{GuardResponse, Preferences, RejectionFormat};
 use onceward::tower::MarkEffect as _;
 use onceward::{Clock, Effect, Guard, Language, Rejection, WarningLimits};
 use onceward_api::{Code, header};
@@ -75,8 +75,9 @@ impl UpstreamError {
             .accept(audience.accept.as_ref().map(HeaderValue::as_bytes))
             .accept_language(audience.accept_language.as_ref().map(HeaderValue::as_bytes));
         let id = audience.request_id.as_ref().map(HeaderValue::as_bytes);
-        let page =
-            GuardResponse::rejection(guard, &self.rejection(), audience.uri.path(), preferences).with_request_id(id);
+        let path = audience.uri.path();
+        let page = GuardResponse::formatted(&audience.format, guard, &self.rejection(), path, preferences);
+        let page = page.with_request_id(id);
         let mut response = Response::new(whole(page.body().clone()));
         *response.status_mut() = page.status();
         for (name, value) in page.headers().filter(|(name, _)| !REPORTS.contains(&name.as_ref())) {
@@ -117,13 +118,17 @@ pub(super) struct Audience {
     accept_language: Option<HeaderValue>,
     request_id: Option<HeaderValue>,
     uri: Uri,
+    /// The format of the route.
+    format: RejectionFormat,
 }
 
 impl Audience {
     pub(super) fn of(parts: &Parts) -> Self {
         let copy = |name: &HeaderName| parts.headers.get(name).cloned();
         let request_id = copy(&HeaderName::from_static(header::REQUEST_ID));
-        Self { accept: copy(&ACCEPT), accept_language: copy(&ACCEPT_LANGUAGE), request_id, uri: parts.uri.clone() }
+        let format = parts.extensions.get::<RejectionFormat>().cloned().unwrap_or_default();
+        let (accept, accept_language) = (copy(&ACCEPT), copy(&ACCEPT_LANGUAGE));
+        Self { accept, accept_language, request_id, uri: parts.uri.clone(), format }
     }
 }
 

@@ -1,0 +1,159 @@
+//! Formats of the application: what they can change, and what they cannot.
+
+use std::time::Duration;
+
+use onceward::http::{
+    Envelope, Protect, RejectionFormat, RejectionResponse, RequireProtection, StatusCode, SubjectSource,
+};
+use onceward::store::Memory;
+use onceward::{Binding, Guard, KeyRules, Mode, Rejection};
+use onceward_api::{Code, header};
+use onceward_tests::client::{ask_token, http, send};
+use onceward_tests::handler::Handler;
+use onceward_tests::key_routes::KEY;
+use onceward_tests::ledger::Ledger;
+use onceward_tests::on_every_framework;
+use onceward_tests::reply::Reply;
+use onceward_tests::routes::{Route, Routes};
+use onceward_tests::shop_handlers::order;
+use onceward_tests::web_framework::WebFramework;
+use serde_json::{Value, json};
+
+on_every_framework! {
+    function_chooses_status_headers_and_body,
+    function_cannot_change_what_was_decided,
+    function_that_panics_leaves_the_default,
+    rejection_by_the_handler_has_the_format_of_its_route,
+    inner_guard_has_its_own_format,
+    unprotected_route_is_reported_in_the_chosen_format,
+    replay_observation_and_token_request_keep_their_shape,
+}
+
+fn teapot() -> RejectionFormat {
+    RejectionFormat::new(|rejected| {
+        let body = json!({ "why": rejected.code().as_str(), "where": rejected.path() });
+        let response = RejectionResponse::new(StatusCode::IM_A_TEAPOT).header("X-Tea", "green").json(&body);
+        (rejected.code() != Code::TokenMalformed).then_some(response)
+    })
+}
+
+fn keyed<F: WebFramework>(guard: &Guard, format: impl Into<RejectionFormat>) -> Protect<F> {
+    Protect::<F, _>::key(guard, SubjectSource::anonymous(), KeyRules::at_most_once()).rejections(format).into_any()
+}
+
+fn ordered() -> Handler {
+    Handler::of_body(order)
+}
+
+async fn function_chooses_status_headers_and_body<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    let token = Protect::<F, _>::token(&guard, SubjectSource::anonymous()).rejections(teapot());
+    let served = F::serve(&Ledger::new(), Routes::new().post("/orders", token, ordered()));
+    let post = || http().post(format!("{}/orders", served.url));
+    for accept in ["*/*", "text/html"] {
+        let answer = send(post().header("accept", accept)).await;
+        assert_eq!(answer.said(), "418 token_missing");
+        assert_eq!(answer.headers["x-tea"], "green");
+        assert_eq!(answer.headers["onceward-retry"], "new_token");
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(body, json!({ "why": "token_missing", "where": "/orders" }));
+    }
+    let default = send(post().header(header::TOKEN, "x")).await;
+    assert_eq!((default.said().as_str(), default.problem().code), ("400 token_malformed", Code::TokenMalformed));
+}
+
+async fn function_cannot_change_what_was_decided<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    let lying = RejectionFormat::new(|_| {
+        let response = RejectionResponse::new(StatusCode::CONTINUE).header("onceward-outcome", "executed");
+        let response = response.header("Onceward-Retry", "same").header("cache-control", "public");
+        Some(
+            response
+                .header("retry-after", "7")
+                .header("content-length", "1")
+                .header("bad name", "x")
+                .header("x", "a\nb"),
+        )
+    });
+    let served = F::serve(&Ledger::new(), Routes::new().post("/orders", keyed::<F>(&guard, lying), ordered()));
+    let answer = send(http().post(format!("{}/orders", served.url))).await;
+    assert_eq!(
+        (answer.said().as_str(), answer.body.len()),
+        ("400 key_missing", 0),
+        "an informational status is replaced"
+    );
+    assert_eq!(answer.headers["onceward-retry"], "no");
+    assert_eq!(answer.headers["cache-control"], "no-store");
+    assert!(!answer.headers.contains_key("retry-after") && !answer.headers.contains_key("x"));
+    for name in ["onceward-outcome", "onceward-retry"] {
+        assert_eq!(answer.headers.get_all(name).iter().count(), 1, "{name}");
+    }
+}
+
+async fn function_that_panics_leaves_the_default<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    let broken = RejectionFormat::new(|_| panic!("the format panics on purpose"));
+    let ledger = Ledger::new();
+    let served = F::serve(&ledger, Routes::new().post("/orders", keyed::<F>(&guard, broken), ordered()));
+    let post = || http().post(format!("{}/orders", served.url));
+    let answer = send(post()).await;
+    assert_eq!((answer.said().as_str(), answer.problem().code), ("400 key_missing", Code::KeyMissing));
+    assert_eq!(send(post().header(KEY, "k")).await.said(), "200 executed");
+    assert_eq!(ledger.runs().len(), 1);
+}
+
+async fn rejection_by_the_handler_has_the_format_of_its_route<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    let its = guard.clone();
+    let handler = Handler::of_head(move |_| {
+        let reply = Reply::rejection(&its, Rejection::new(Code::Locked));
+        async move { reply }
+    });
+    let routes = Routes::new().post("/own", keyed::<F>(&guard, teapot()), handler.clone());
+    let routes = routes.post("/default", keyed::<F>(&guard, RejectionFormat::problem()), handler);
+    let served = F::serve(&Ledger::new(), routes);
+    let post = async |path: &str| send(http().post(format!("{}{path}", served.url)).header(KEY, "k")).await;
+    let own = post("/own").await;
+    assert_eq!(own.said(), "418 locked");
+    assert_eq!(own.headers["x-tea"], "green");
+    assert_eq!(post("/default").await.problem().code, Code::Locked);
+}
+
+async fn inner_guard_has_its_own_format<F: WebFramework>() {
+    let (outer, inner) = (Guard::new(Memory::new()), Guard::new(Memory::new()));
+    let protect = Protect::<F, _>::token(&inner, SubjectSource::anonymous());
+    let routes = Routes::new().post("/orders", protect, ordered()).wrap(keyed::<F>(&outer, teapot()));
+    let served = F::serve(&Ledger::new(), Routes::new().scope("/shop", routes));
+    let post = || http().post(format!("{}/shop/orders", served.url));
+    assert_eq!(send(post()).await.said(), "418 key_missing");
+    assert_eq!(send(post().header(KEY, "k")).await.problem().code, Code::TokenMissing);
+}
+
+async fn unprotected_route_is_reported_in_the_chosen_format<F: WebFramework>() {
+    let require = RequireProtection::new(&Guard::new(Memory::new())).rejections(Envelope::new().default_code(500));
+    let routes = Routes::new().route(Route::post("/bare", ordered())).wrap(require);
+    let served = F::serve(&Ledger::new(), routes);
+    for _ in 0..2 {
+        let answer = send(http().post(format!("{}/bare", served.url))).await;
+        assert_eq!(answer.said(), "500 internal");
+        assert_eq!(serde_json::from_slice::<Value>(&answer.body).unwrap()["code"], 500);
+    }
+}
+
+async fn replay_observation_and_token_request_keep_their_shape<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    let observed = Protect::<F, _>::token(&guard, SubjectSource::anonymous()).rejections(teapot()).mode(Mode::Observe);
+    let routes = Routes::new().post("/orders", keyed::<F>(&guard, teapot()), ordered());
+    let routes = routes.post("/observed", observed, ordered()).tokens(&guard, SubjectSource::anonymous());
+    let served = F::serve(&Ledger::new(), routes);
+    let post = |path: &str| http().post(format!("{}{path}", served.url));
+    let first = send(post("/orders").header(KEY, "k")).await;
+    let second = send(post("/orders").header(KEY, "k")).await;
+    assert_eq!((second.said().as_str(), &second.body), ("200 replayed", &first.body));
+    assert!(!second.headers.contains_key("onceward-retry") && !second.headers.contains_key("x-tea"));
+    let passed = send(post("/observed")).await;
+    assert_eq!((passed.said().as_str(), passed.headers.get("x-tea")), ("200 ", None));
+    assert_eq!(ask_token(&served.url, r#"{"ttl":"never"}"#).await.problem().code, Code::BadRequest);
+    let token = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();
+    assert_eq!(send(post("/orders").header(header::TOKEN, token.as_str())).await.said(), "418 key_missing");
+}

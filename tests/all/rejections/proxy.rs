@@ -1,0 +1,179 @@
+//! Rejections of the proxy, in the formats of its settings file.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use onceward_api::{Code, header};
+use onceward_tests::client::{Answer, ask_token, http, send, token};
+use onceward_tests::legacy_shop::proxy_to;
+use onceward_tests::polling::until;
+use onceward_tests::service::OncewardServer;
+use onceward_tests::test_server::TestServer;
+use reqwest::RequestBuilder;
+use tempfile::NamedTempFile;
+
+use super::formats::{Format, LANGUAGES};
+
+const KEY: &str = header::IDEMPOTENCY_KEY;
+
+/// The routes of every format, and the envelope.
+fn settings() -> NamedTempFile {
+    let mut text = String::from("require = \"key\"\nprofile = \"acp\"\n");
+    for format in Format::ALL {
+        let name = format.name();
+        let choice = match format {
+            Format::Problem | Format::Envelope => format!("rejections = \"{name}\"\nprofile = \"ietf\""),
+            Format::Acp => String::new(),
+            Format::Ucp | Format::Stripe => format!("profile = \"{name}\""),
+        };
+        let mut route = |path: &str, rules: &str| {
+            write!(text, "[[proxy.route]]\npath = \"/{name}/{path}\"\n{rules}\n{choice}\n").unwrap();
+        };
+        route("key", "policy = \"key\"\nunknown = [599]\nbody_limit = \"64B\"");
+        route("in-body", "policy = \"key\"\nkey_from = { body = \"/id\" }");
+        route("mine", "policy = \"key\"\nsubject = { cookie = \"session\" }");
+        route("token", "policy = \"token\"");
+        route("interval", "policy = \"interval\"\nevery = \"1m\"");
+    }
+    text += "[proxy.envelope]\ncodes = { token_used = 20001, too_soon = \"A0506\" }\nmessage_field = \"msg\"\nstatus = 200\n";
+    let file = NamedTempFile::with_suffix(".toml").unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+/// An application that takes as long, and responds with the status, that the request says.
+fn application() -> TestServer {
+    let respond = async |headers: HeaderMap| {
+        let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u16>().ok();
+        tokio::time::sleep(Duration::from_secs(number("x-takes").unwrap_or(0).into())).await;
+        StatusCode::from_u16(number("x-status").unwrap_or(200)).unwrap()
+    };
+    TestServer::run_router(Router::new().fallback(respond))
+}
+
+/// Prepares a rejection with this code, and returns the request that receives it.
+async fn provoke(code: Code, proxy: &OncewardServer, format: Format) -> Option<RequestBuilder> {
+    let post = |path: &str| http().post(format!("{}/{}/{path}", proxy.url, format.name())).body("tea");
+    let key = |path: &str| post(path).header(KEY, code.as_str());
+    let first = async |request: RequestBuilder| drop(send(request).await);
+    Some(match code {
+        Code::TokenMissing => post("token"),
+        Code::TokenMalformed => post("token").header(header::TOKEN, "x"),
+        Code::TokenUsed => {
+            let used = token(&format!("{}/_onceward", proxy.url)).await;
+            first(post("token").header(header::TOKEN, &used)).await;
+            post("token").header(header::TOKEN, &used)
+        }
+        Code::KeyMissing => post("key"),
+        Code::KeyMalformed => post("key").header(KEY, "a,b"),
+        Code::KeyReused => {
+            first(key("key")).await;
+            key("key").body("milk")
+        }
+        Code::InProgress => {
+            drop(tokio::spawn(key("key").header("x-takes", "60").send()));
+            until("the first request is in flight", Duration::from_secs(20), async || {
+                send(key("key").header(header::LOOK, "true")).await.outcome == "in_progress"
+            })
+            .await;
+            key("key")
+        }
+        Code::OutcomeUnknown => {
+            first(key("key").header("x-status", "599")).await;
+            key("key")
+        }
+        Code::NotFound => key("key").header(header::LOOK, "true"),
+        Code::BadRequest => key("key").header(header::LOOK, "perhaps"),
+        Code::BodyTooLarge => key("key").body("x".repeat(65)),
+        Code::UnsupportedMediaType => {
+            post("in-body").header("content-type", "application/json").header("content-encoding", "gzip")
+        }
+        Code::Unauthorized => key("mine"),
+        Code::TooSoon => {
+            first(post("interval")).await;
+            post("interval")
+        }
+        _ => return None,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_rejection_has_the_format_of_its_route() {
+    let (application, file) = (application(), settings());
+    let proxy = proxy_to(&application.url, &["--config", file.path().to_str().unwrap()]);
+    let mut produced = 0;
+    for code in Code::ALL {
+        let mut defaults = Vec::new();
+        for format in Format::ALL {
+            let Some(request) = provoke(code, &proxy, format).await else { continue };
+            for (at, language) in LANGUAGES.into_iter().enumerate() {
+                let answer = send(request.try_clone().unwrap().header("accept-language", language.0)).await;
+                if format == Format::Problem {
+                    defaults.push(answer.clone());
+                }
+                format.check(code, language, &answer, &defaults[at]);
+                let is_echoed = format == Format::Acp && answer.headers.contains_key(KEY);
+                assert_eq!(is_echoed, format == Format::Acp && has_key(&request), "{code} as {}", format.name());
+                produced += 1;
+            }
+        }
+    }
+    assert_eq!(produced, 14 * Format::ALL.len() * LANGUAGES.len());
+}
+
+fn has_key(request: &RequestBuilder) -> bool {
+    request.try_clone().unwrap().build().unwrap().headers().contains_key(KEY)
+}
+
+async fn failed(proxy: &OncewardServer, format: Format) -> Answer {
+    send(http().post(format!("{}/{}/key", proxy.url, format.name())).header(KEY, "k").body("tea")).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failure_of_the_upstream_has_the_format_of_its_route() {
+    let file = settings();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let broken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = |address: std::net::SocketAddr| format!("http://{address}");
+    let [closed_url, silent_url] = [&closed, &silent].map(|listener| url(listener.local_addr().unwrap()));
+    let broken_url = url(broken.local_addr().unwrap());
+    drop(closed);
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = broken.accept().await {
+            tokio::spawn(async move { tokio::io::AsyncReadExt::read(&mut connection, &mut [0; 4096]).await });
+        }
+    });
+    for (upstream, code, outcome) in [
+        (closed_url, Code::UpstreamUnavailable, "not_applied"),
+        (broken_url, Code::UpstreamFailed, "unknown"),
+        (silent_url, Code::UpstreamTimeout, "unknown"),
+    ] {
+        let arguments = ["--config", file.path().to_str().unwrap(), "--upstream-read-timeout", "500ms"];
+        let proxy = proxy_to(&upstream, &arguments);
+        for format in Format::ALL {
+            let answer = failed(&proxy, format).await;
+            let what = format!("{code} as {}", format.name());
+            format.check_shape(code, "en", &answer);
+            assert_eq!(answer.outcome, outcome, "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn settings_choose_the_format_of_other_paths() {
+    let (application, file) = (application(), settings());
+    let path = file.path().to_str().unwrap();
+    let by_profile = proxy_to(&application.url, &["--config", path]);
+    let post = |proxy: &OncewardServer| send(http().post(format!("{}/other", proxy.url)));
+    let missing = post(&by_profile).await;
+    Format::Acp.check(Code::KeyMissing, LANGUAGES[0], &missing, &missing);
+    let enveloped = proxy_to(&application.url, &["--config", path, "--rejections", "envelope"]);
+    let missing = post(&enveloped).await;
+    Format::Envelope.check(Code::KeyMissing, LANGUAGES[0], &missing, &missing);
+    // The proxy's own routes keep their shape.
+    let wrong = ask_token(&format!("{}/_onceward", enveloped.url), r#"{"ttl":"never"}"#).await;
+    assert_eq!((wrong.said().as_str(), wrong.problem().code), ("400 bad_request", Code::BadRequest));
+}
