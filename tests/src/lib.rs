@@ -12,6 +12,7 @@ pub mod client;
 pub mod command_output;
 pub mod concurrent_orders;
 pub mod consumer;
+pub mod contract;
 pub mod database;
 pub mod faulty_http_proxy;
 pub mod faulty_tcp_proxy;
