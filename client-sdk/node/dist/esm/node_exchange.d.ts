@@ -1,0 +1,8 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { OwnResponse, RequestFacts } from "./protection.js";
+/** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
+export declare function factsOf(request: IncomingMessage & {
+    originalUrl?: string;
+}): RequestFacts;
+/** Sends a response of this package. */
+export declare function sendOwn(response: ServerResponse, { status, headers, body }: OwnResponse): void;
