@@ -1,6 +1,7 @@
 // Captures the response of a handler on `node:http`: held until its claim is settled, then sent.
 
 import type { ServerResponse } from "node:http";
+import { headersOf } from "./node_exchange.js";
 import type { HandlerResponse } from "./protected_run.js";
 import type { Header } from "./reply.js";
 
@@ -107,12 +108,12 @@ class CapturedResponse {
     this.#isSettling = true;
     const response = this.#response;
     const { statusCode, statusMessage } = response;
-    const headers = response.getHeaderNames().map((name) => [name, response.getHeader(name) ?? ""] as const);
-    const added = await this.#settle({ status: statusCode, headers: headers.flatMap(flatHeader), body });
+    const headers = response.getHeaders();
+    const added = await this.#settle({ status: statusCode, headers: headersOf(headers), body });
     this.#uninstall();
     // An error handler may have changed them meanwhile, for an error after the response.
     for (const name of response.getHeaderNames()) response.removeHeader(name);
-    for (const [name, value] of headers) response.setHeader(name, value);
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value as HeaderValue);
     for (const [name, value] of added) response.appendHeader(name, value);
     Object.assign(response, { statusCode, statusMessage });
     this.#flush();
@@ -128,14 +129,10 @@ class CapturedResponse {
   }
 }
 
-type HeaderValue = number | string | readonly string[];
+type HeaderValue = number | string | string[];
 
 function headerPairs(headers: unknown): [string, HeaderValue][] {
   if (!Array.isArray(headers)) return Object.entries((headers ?? {}) as Record<string, HeaderValue>);
   const flat = headers.flat() as string[];
   return flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as [string, HeaderValue]] : []));
-}
-
-function flatHeader([name, value]: readonly [string, HeaderValue]): Header[] {
-  return [value].flat().map((each) => [name, String(each)]);
 }

@@ -1,7 +1,8 @@
 // Requests and responses of `node:http`, as the protection sees them.
 
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
 import type { OwnResponse, RequestFacts } from "./protection.js";
+import type { Header } from "./reply.js";
 
 /** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
 export function factsOf(request: IncomingMessage & { originalUrl?: string }): RequestFacts {
@@ -20,4 +21,9 @@ export function sendOwn(response: ServerResponse, { status, headers, body }: Own
   response.statusCode = status;
   for (const [name, value] of headers) response.appendHeader(name, value);
   response.end(body);
+}
+
+/** Returns headers as pairs. */
+export function headersOf(headers: Readonly<Record<string, OutgoingHttpHeader | undefined>>): Header[] {
+  return Object.entries(headers).flatMap(([name, value]) => [value ?? []].flat().map((each): Header => [name, String(each)]));
 }

@@ -40,9 +40,8 @@ export class ProtectedRun {
     return outcomeHeaders(outcomeOf("not_applied", await this.#claim.release()));
   }
 
-  /** Settles the claim of a handler that threw an error, where the framework responds later and elsewhere. */
-  async settleError(error: unknown): Promise<void> {
-    this.#statement.error = error;
+  /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
+  async settleError(): Promise<void> {
     const effect = judge(this.#claim.policy, this.#statement, undefined);
     await this.#record(effect, { status: 500, headers: [], body: undefined });
   }

@@ -3,6 +3,7 @@
 Object.defineProperty(exports, "__esModule", { value: true });
 exports.factsOf = factsOf;
 exports.sendOwn = sendOwn;
+exports.headersOf = headersOf;
 /** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
 function factsOf(request) {
     const [path = "", ...query] = (request.originalUrl ?? request.url ?? "").split("?");
@@ -20,4 +21,8 @@ function sendOwn(response, { status, headers, body }) {
     for (const [name, value] of headers)
         response.appendHeader(name, value);
     response.end(body);
+}
+/** Returns headers as pairs. */
+function headersOf(headers) {
+    return Object.entries(headers).flatMap(([name, value]) => [value ?? []].flat().map((each) => [name, String(each)]));
 }

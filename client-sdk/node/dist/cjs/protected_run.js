@@ -27,9 +27,8 @@ class ProtectedRun {
     async settleUnentered() {
         return (0, outcome_js_1.outcomeHeaders)((0, outcome_js_1.outcomeOf)("not_applied", await this.#claim.release()));
     }
-    /** Settles the claim of a handler that threw an error, where the framework responds later and elsewhere. */
-    async settleError(error) {
-        this.#statement.error = error;
+    /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
+    async settleError() {
         const effect = (0, statement_js_1.judge)(this.#claim.policy, this.#statement, undefined);
         await this.#record(effect, { status: 500, headers: [], body: undefined });
     }

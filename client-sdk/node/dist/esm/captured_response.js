@@ -1,4 +1,5 @@
 // Captures the response of a handler on `node:http`: held until its claim is settled, then sent.
+import { headersOf } from "./node_exchange.js";
 /**
  * Captures the response. One that ends with its first chunk, or announces a length within `limit`, is held as a whole. Any other is
  * streamed: its claim is settled without a body, and what was written meanwhile follows.
@@ -96,13 +97,13 @@ class CapturedResponse {
         this.#isSettling = true;
         const response = this.#response;
         const { statusCode, statusMessage } = response;
-        const headers = response.getHeaderNames().map((name) => [name, response.getHeader(name) ?? ""]);
-        const added = await this.#settle({ status: statusCode, headers: headers.flatMap(flatHeader), body });
+        const headers = response.getHeaders();
+        const added = await this.#settle({ status: statusCode, headers: headersOf(headers), body });
         this.#uninstall();
         // An error handler may have changed them meanwhile, for an error after the response.
         for (const name of response.getHeaderNames())
             response.removeHeader(name);
-        for (const [name, value] of headers)
+        for (const [name, value] of Object.entries(headers))
             response.setHeader(name, value);
         for (const [name, value] of added)
             response.appendHeader(name, value);
@@ -126,7 +127,4 @@ function headerPairs(headers) {
         return Object.entries((headers ?? {}));
     const flat = headers.flat();
     return flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""]] : []));
-}
-function flatHeader([name, value]) {
-    return [value].flat().map((each) => [name, String(each)]);
 }

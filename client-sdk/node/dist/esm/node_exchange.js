@@ -17,3 +17,7 @@ export function sendOwn(response, { status, headers, body }) {
         response.appendHeader(name, value);
     response.end(body);
 }
+/** Returns headers as pairs. */
+export function headersOf(headers) {
+    return Object.entries(headers).flatMap(([name, value]) => [value ?? []].flat().map((each) => [name, String(each)]));
+}

@@ -16,8 +16,8 @@ export declare class ProtectedRun {
     settle(response: HandlerResponse): Promise<Header[]>;
     /** Settles the claim of a request that was rejected before its handler was called. */
     settleUnentered(): Promise<Header[]>;
-    /** Settles the claim of a handler that threw an error, where the framework responds later and elsewhere. */
-    settleError(error: unknown): Promise<void>;
+    /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
+    settleError(): Promise<void>;
     /** Notes the error that the framework turns into a response. */
     noteError(error: unknown): void;
 }
