@@ -1,0 +1,19 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Readable } from "node:stream";
+import type { Onceward } from "./onceward.js";
+import { type KeyOptions, type TokenOptions } from "./protection.js";
+export * from "./index.js";
+type Payload = FastifyRequest["raw"] | Readable;
+/** The hooks that protect a route. */
+export interface ProtectedRoute {
+    preParsing(request: FastifyRequest, reply: FastifyReply, payload: Payload): Promise<Payload | undefined>;
+    preHandler(request: FastifyRequest, reply: FastifyReply, done: () => void): void;
+    onError(request: FastifyRequest, reply: FastifyReply, error: unknown): Promise<void>;
+    onSend(request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown>;
+}
+/** Runs the handler of a route once per `Idempotency-Key`; a duplicate receives the stored response. */
+export declare function protectKey(onceward: Onceward, options: KeyOptions<FastifyRequest>): ProtectedRoute;
+/** Runs the handler of a route once per token, from the header `Onceward-Token` or the form field `_onceward`. */
+export declare function protectToken(onceward: Onceward, options: TokenOptions<FastifyRequest>): ProtectedRoute;
+/** A plugin that protects all routes that its scope registers afterwards: `app.register(protectAll, protectKey(…))`. */
+export declare function protectAll(app: FastifyInstance, { preParsing, preHandler, onError, onSend }: ProtectedRoute): Promise<void>;

@@ -1,0 +1,45 @@
+"use strict";
+// The fingerprint of a request: a digest that shows whether two requests under one key have the same content.
+Object.defineProperty(exports, "__esModule", { value: true });
+exports.mediaType = mediaType;
+exports.boundary = boundary;
+exports.fingerprint = fingerprint;
+exports.canonicalJson = canonicalJson;
+const node_crypto_1 = require("node:crypto");
+/** Returns a content type without its parameters, in lower case. */
+function mediaType(contentType) {
+    return (contentType.split(";")[0] ?? "").trim().toLowerCase();
+}
+/** Returns the boundary of a multipart body, empty if there is none. */
+function boundary(contentType) {
+    if (!mediaType(contentType).startsWith("multipart/"))
+        return "";
+    const [, quoted, bare] = /;\s*boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(contentType) ?? [];
+    return quoted ?? bare ?? "";
+}
+/**
+ * Returns the SHA-256 digest of method, path, query, media type and body, each after its length.
+ *
+ * The body is compared by its bytes, also JSON. Only the boundary of a multipart body is left out: browsers create another one for each
+ * attempt.
+ */
+function fingerprint({ method, path, query, contentType, body }) {
+    const mark = boundary(contentType);
+    const bytes = mark ? withoutBoundary(body, mark) : body;
+    const digest = (0, node_crypto_1.createHash)("sha256");
+    for (const part of [method, path, query, mediaType(contentType), bytes]) {
+        digest.update(`${Buffer.byteLength(part)}:`).update(part);
+    }
+    return digest.digest("hex");
+}
+function withoutBoundary(body, mark) {
+    // latin1 maps each byte to one character and back.
+    return Buffer.from(Buffer.from(body).toString("latin1").replaceAll(`--${mark}`, "--"), "latin1");
+}
+/** Returns the JSON of a value with the members of each object in order, for bodies that were parsed before. */
+function canonicalJson(value) {
+    return JSON.stringify(value, (_, member) => (isPlainObject(member) ? Object.fromEntries(Object.entries(member).sort()) : member)) ?? "";
+}
+function isPlainObject(value) {
+    return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,11 @@
+import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
+import type { OwnResponse, RequestFacts } from "./protection.js";
+import type { Header } from "./reply.js";
+/** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
+export declare function factsOf(request: IncomingMessage & {
+    originalUrl?: string;
+}): RequestFacts;
+/** Sends a response of this package. */
+export declare function sendOwn(response: ServerResponse, { status, headers, body }: OwnResponse): void;
+/** Returns headers as pairs. */
+export declare function headersOf(headers: Readonly<Record<string, OutgoingHttpHeader | undefined>>): Header[];

@@ -1,0 +1,23 @@
+import type { Claim } from "./claim.js";
+import { type Header } from "./reply.js";
+/** The response of a handler. The body is `undefined` if it was streamed, or is too large to store. */
+export interface HandlerResponse {
+    readonly status: number;
+    readonly headers: Iterable<Header>;
+    readonly body: Uint8Array | undefined;
+}
+/** One run of a handler under a claim. */
+export declare class ProtectedRun {
+    #private;
+    constructor(claim: Claim, keepHeaders: readonly string[]);
+    /** Calls the handler, which may state its effect. */
+    enter<T>(handler: () => T): T;
+    /** Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. */
+    settle(response: HandlerResponse): Promise<Header[]>;
+    /** Settles the claim of a request that was rejected before its handler was called. */
+    settleUnentered(): Promise<Header[]>;
+    /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
+    settleError(): Promise<void>;
+    /** Notes the error that the framework turns into a response. */
+    noteError(error: unknown): void;
+}

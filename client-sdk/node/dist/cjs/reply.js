@@ -1,0 +1,60 @@
+"use strict";
+// A response that is stored for duplicates.
+Object.defineProperty(exports, "__esModule", { value: true });
+exports.NEVER_KEPT = exports.KEPT = void 0;
+exports.keptHeaders = keptHeaders;
+exports.replyOfValue = replyOfValue;
+exports.valueOfReply = valueOfReply;
+exports.replyToWire = replyToWire;
+exports.replyFromWire = replyFromWire;
+/** The headers that describe the body of a response. They are stored by default. */
+exports.KEPT = new Set([
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "etag",
+    "link",
+    "location",
+    "vary",
+]);
+/** Headers that are never stored, even if they are named: they reveal a client's credentials, or break the connection of the replay. */
+exports.NEVER_KEPT = new Set([
+    "authorization",
+    "connection",
+    "content-length",
+    "date",
+    "idempotent-replayed",
+    "keep-alive",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "www-authenticate",
+]);
+/** Returns the headers that are stored: those that describe the body, and those that the application names (in lower case). */
+function keptHeaders(headers, named = []) {
+    const lower = [...headers].map(([name, value]) => [name.toLowerCase(), value]);
+    return lower.filter(([name]) => !isNeverKept(name) && (exports.KEPT.has(name) || named.includes(name)));
+}
+function isNeverKept(name) {
+    return exports.NEVER_KEPT.has(name) || name.startsWith("onceward-") || name.startsWith("proxy-");
+}
+/** Returns the reply that stores a value as JSON. */
+function replyOfValue(value) {
+    if (value === undefined)
+        return { status: 204 };
+    return { status: 200, headers: [["content-type", "application/json"]], body: Buffer.from(JSON.stringify(value)) };
+}
+/** Returns the value that a reply stores as JSON. */
+function valueOfReply(reply) {
+    return reply.body?.length ? JSON.parse(Buffer.from(reply.body).toString()) : undefined;
+}
+function replyToWire({ status, headers = [], body = new Uint8Array() }) {
+    return { status, headers: headers.map(([name, value]) => [name, value]), body: Buffer.from(body).toString("base64") };
+}
+function replyFromWire({ status, headers = [], body = "" }) {
+    return { status, headers, body: Buffer.from(body, "base64") };
+}

@@ -1,0 +1,70 @@
+"use strict";
+// What the handler of the current request says about its effect.
+Object.defineProperty(exports, "__esModule", { value: true });
+exports.Unknown = exports.NotApplied = exports.current = exports.Statement = void 0;
+exports.stateEffect = stateEffect;
+exports.judge = judge;
+const node_async_hooks_1 = require("node:async_hooks");
+const effect_js_1 = require("./effect.js");
+/** What one handler has said about its effect. */
+class Statement {
+    /** The effect that the handler stated. */
+    effect;
+    /** The last error that was created with an effect. A framework may hide which error led to its response. */
+    error;
+}
+exports.Statement = Statement;
+const GLOBAL = Symbol.for("onceward.statement");
+const shared = globalThis;
+/** The statement of the current request, shared by all copies of this package (ESM beside CJS). */
+exports.current = (shared[GLOBAL] ??= new node_async_hooks_1.AsyncLocalStorage());
+/**
+ * States the effect of the current request. It outweighs the status of the response and the type of an error.
+ *
+ * Throws an `Error` if it is called outside of a protected request: its statement would be lost.
+ */
+function stateEffect(effect) {
+    const statement = exports.current.getStore();
+    if (!statement)
+        throw new Error("stateEffect() was called outside of a request that Onceward protects");
+    statement.effect = effect;
+}
+class EffectError extends Error {
+    [effect_js_1.STATED];
+    constructor(effect, message, options) {
+        super(message, options);
+        this[effect_js_1.STATED] = effect;
+        const statement = exports.current.getStore();
+        if (statement)
+            statement.error = this;
+    }
+}
+/** Throw this in a handler that took no effect: the key or token is free again. Create it only to throw it. */
+class NotApplied extends EffectError {
+    name = "NotApplied";
+    constructor(message = "nothing took effect", options) {
+        super("not_applied", message, options);
+    }
+}
+exports.NotApplied = NotApplied;
+/** Throw this in a handler that does not know whether it took effect: the key or token stays claimed. Create it only to throw it. */
+class Unknown extends EffectError {
+    name = "Unknown";
+    constructor(message = "it is unknown whether this took effect", options) {
+        super("unknown", message, options);
+    }
+}
+exports.Unknown = Unknown;
+/**
+ * Decides the effect of a request: by the handler's statement, then by its error, then by the status of its response.
+ *
+ * A framework turns an error into a response, whose status counts unless the error states an effect. An error that the handler created
+ * and then handled itself does not count: the response is then no error.
+ */
+function judge(policy, statement, status) {
+    if (statement.effect)
+        return statement.effect;
+    if (status === undefined)
+        return (0, effect_js_1.effectOfError)(policy, statement.error);
+    return (status >= 400 ? (0, effect_js_1.statedBy)(statement.error) : undefined) ?? (0, effect_js_1.effectOfStatus)(policy, status);
+}

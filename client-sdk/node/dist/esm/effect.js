@@ -1,0 +1,27 @@
+// The effect of a run: whether it happened, as far as its response or its error tells.
+const UNKNOWN_AT_MOST_ONCE = [408, 500, 501, 503];
+const NOT_APPLIED = [401, 403, 408, 425, 429, 500, 501, 503];
+/** Returns the effect that the status of a response implies. */
+export function effectOfStatus(policy, status) {
+    if (status < 400)
+        return "applied";
+    if (policy === "token")
+        return status <= 501 || status === 503 ? "not_applied" : "unknown";
+    if (policy === "at_most_once" && UNKNOWN_AT_MOST_ONCE.includes(status))
+        return "unknown";
+    if (NOT_APPLIED.includes(status))
+        return "not_applied";
+    return status < 500 ? "applied" : "unknown";
+}
+/** Returns the effect that an error of the handler implies: the same as a 500, unless the error states it. */
+export function effectOfError(policy, error) {
+    return statedBy(error) ?? effectOfStatus(policy, 500);
+}
+/** Returns the effect that an error states. Errors of another copy of this package (ESM beside CJS) count as well. */
+export function statedBy(error) {
+    if (typeof error !== "object" || error === null || !(STATED in error))
+        return undefined;
+    return error[STATED];
+}
+/** The property of an error that states an effect. */
+export const STATED = Symbol.for("onceward.effect");

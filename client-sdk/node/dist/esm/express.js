@@ -1,0 +1,55 @@
+// Middleware for Express 5, and for anything else with `(req, res, next)` on `node:http`.
+//
+//     app.post("/orders", protectKey(new Onceward(url), { subject: (req) => req.user.id }), createOrder);
+import { captureResponse } from "./captured_response.js";
+import { canonicalJson } from "./fingerprint.js";
+import { Aborted, readBody } from "./node_body.js";
+import { factsOf, sendOwn } from "./node_exchange.js";
+import { isClaimed, Protection } from "./protection.js";
+import { ProtectedRun } from "./protected_run.js";
+import { FIELD } from "./token_field.js";
+export * from "./index.js";
+/** Runs the handlers behind it once per `Idempotency-Key`; a duplicate receives the stored response. */
+export function protectKey(onceward, options) {
+    return middleware(new Protection(onceward, "key", options));
+}
+/** Runs the handlers behind it once per token, from the header `Onceward-Token` or the form field `_onceward`. */
+export function protectToken(onceward, options) {
+    return middleware(new Protection(onceward, "token", options));
+}
+function middleware(protection) {
+    return (request, response, next) => {
+        if (!isClaimed(request.method ?? ""))
+            return next();
+        protect(protection, request, response, next).catch((error) => {
+            if (!(error instanceof Aborted))
+                next(error);
+        });
+    };
+}
+async function protect(protection, request, response, next) {
+    const admitted = await protection.admit(request, factsOf(request), () => bodyOf(request, protection.bodyLimit));
+    if (!(admitted instanceof ProtectedRun))
+        return sendOwn(response, admitted);
+    captureResponse(response, protection.replyLimit, (captured) => admitted.settle(captured));
+    admitted.enter(next);
+}
+async function bodyOf(request, limit) {
+    if (isRead(request))
+        return parsedBody(request.body);
+    const bytes = await readBody(request, limit);
+    return bytes && { bytes };
+}
+/** Whether a parser before this middleware has read the body. */
+function isRead(request) {
+    return request.readableDidRead && request.readableEnded;
+}
+/** Returns a body that a parser has read before: its bytes, or the JSON of its value with sorted members. */
+function parsedBody(body) {
+    if (body === undefined)
+        throw new Error("another middleware has read the body and kept nothing: put Onceward before it");
+    if (body instanceof Uint8Array)
+        return { bytes: body };
+    const field = typeof body === "object" && body !== null ? body[FIELD] : undefined;
+    return { bytes: Buffer.from(typeof body === "string" ? body : canonicalJson(body)), field: typeof field === "string" ? field : undefined };
+}

@@ -1,0 +1,39 @@
+// The fingerprint of a request: a digest that shows whether two requests under one key have the same content.
+import { createHash } from "node:crypto";
+/** Returns a content type without its parameters, in lower case. */
+export function mediaType(contentType) {
+    return (contentType.split(";")[0] ?? "").trim().toLowerCase();
+}
+/** Returns the boundary of a multipart body, empty if there is none. */
+export function boundary(contentType) {
+    if (!mediaType(contentType).startsWith("multipart/"))
+        return "";
+    const [, quoted, bare] = /;\s*boundary=(?:"([^"]+)"|([^;\s]+))/i.exec(contentType) ?? [];
+    return quoted ?? bare ?? "";
+}
+/**
+ * Returns the SHA-256 digest of method, path, query, media type and body, each after its length.
+ *
+ * The body is compared by its bytes, also JSON. Only the boundary of a multipart body is left out: browsers create another one for each
+ * attempt.
+ */
+export function fingerprint({ method, path, query, contentType, body }) {
+    const mark = boundary(contentType);
+    const bytes = mark ? withoutBoundary(body, mark) : body;
+    const digest = createHash("sha256");
+    for (const part of [method, path, query, mediaType(contentType), bytes]) {
+        digest.update(`${Buffer.byteLength(part)}:`).update(part);
+    }
+    return digest.digest("hex");
+}
+function withoutBoundary(body, mark) {
+    // latin1 maps each byte to one character and back.
+    return Buffer.from(Buffer.from(body).toString("latin1").replaceAll(`--${mark}`, "--"), "latin1");
+}
+/** Returns the JSON of a value with the members of each object in order, for bodies that were parsed before. */
+export function canonicalJson(value) {
+    return JSON.stringify(value, (_, member) => (isPlainObject(member) ? Object.fromEntries(Object.entries(member).sort()) : member)) ?? "";
+}
+function isPlainObject(value) {
+    return typeof value === "object" && value !== null && !Array.isArray(value);
+}

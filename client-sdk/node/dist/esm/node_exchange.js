@@ -1,0 +1,23 @@
+// Requests and responses of `node:http`, as the protection sees them.
+/** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
+export function factsOf(request) {
+    const [path = "", ...query] = (request.originalUrl ?? request.url ?? "").split("?");
+    return {
+        method: request.method ?? "",
+        path,
+        query: query.join("?"),
+        contentType: request.headers["content-type"] ?? "",
+        header: (name) => request.headersDistinct[name]?.join(", "),
+    };
+}
+/** Sends a response of this package. */
+export function sendOwn(response, { status, headers, body }) {
+    response.statusCode = status;
+    for (const [name, value] of headers)
+        response.appendHeader(name, value);
+    response.end(body);
+}
+/** Returns headers as pairs. */
+export function headersOf(headers) {
+    return Object.entries(headers).flatMap(([name, value]) => [value ?? []].flat().map((each) => [name, String(each)]));
+}

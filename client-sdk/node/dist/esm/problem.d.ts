@@ -1,0 +1,37 @@
+/** The next step for a client that received a problem. */
+export type Retry = "same" | "new_token" | "no";
+/** A rejection, as the client receives it. */
+export interface Problem {
+    readonly status: number;
+    /** The reason, for programs. */
+    readonly code: string;
+    readonly retry: Retry;
+    readonly body: string;
+    readonly contentType: string;
+    /** Seconds until the next attempt. */
+    readonly retryAfter?: string | undefined;
+}
+/** The codes that this package creates itself. The texts are those of the service. */
+export declare const OWN: {
+    readonly token_missing: readonly [400, "new_token", "A token is missing", "This submission needs a one-time token, in the Onceward-Token header or the _onceward field. Fetch one and send again."];
+    readonly key_missing: readonly [400, "no", "The idempotency key is missing", "This submission needs an idempotency key, chosen by the client and the same for every retry."];
+    readonly key_malformed: readonly [400, "no", "The idempotency key is malformed", "An idempotency key is 1 to 255 visible ASCII characters, sent once."];
+    readonly unauthorized: readonly [401, "no", "Authentication required", "The subject of this request could not be identified. Sign in or send credentials."];
+    readonly body_too_large: readonly [413, "no", "The body is too large", "The body exceeds the size limit. Nothing ran."];
+    readonly store_unavailable: readonly [503, "same", "The store is unavailable", "The store is unavailable, so duplicates cannot be detected. Nothing ran. Send the same request again in a moment."];
+};
+export type OwnCode = keyof typeof OWN;
+/** Creates a problem of the package itself. */
+export declare function createProblem(code: OwnCode): Problem;
+/** Parses a problem of the service. Returns `undefined` if the response is not one. */
+export declare function parseProblem(status: number, body: string, contentType: string, retryAfter?: string): Problem | undefined;
+/** Parses a JSON object. Returns `undefined` for anything else. */
+export declare function parseObject(text: string): Record<string, unknown> | undefined;
+/** The work did not run: it was rejected, or Onceward could not be reached (`store_unavailable`). */
+export declare class Rejected extends Error {
+    name: string;
+    readonly problem: Problem;
+    constructor(problem: Problem);
+    /** The reason, for programs. */
+    get code(): string;
+}

@@ -1,0 +1,46 @@
+// Problems (RFC 9457): why a request was rejected, and the next step.
+/** The codes that this package creates itself. The texts are those of the service. */
+export const OWN = {
+    token_missing: [400, "new_token", "A token is missing", "This submission needs a one-time token, in the Onceward-Token header or the _onceward field. Fetch one and send again."],
+    key_missing: [400, "no", "The idempotency key is missing", "This submission needs an idempotency key, chosen by the client and the same for every retry."],
+    key_malformed: [400, "no", "The idempotency key is malformed", "An idempotency key is 1 to 255 visible ASCII characters, sent once."],
+    unauthorized: [401, "no", "Authentication required", "The subject of this request could not be identified. Sign in or send credentials."],
+    body_too_large: [413, "no", "The body is too large", "The body exceeds the size limit. Nothing ran."],
+    store_unavailable: [503, "same", "The store is unavailable", "The store is unavailable, so duplicates cannot be detected. Nothing ran. Send the same request again in a moment."],
+};
+/** Creates a problem of the package itself. */
+export function createProblem(code) {
+    const [status, retry, title, detail] = OWN[code];
+    const body = JSON.stringify({ type: `/problems/${code}`, title, status, detail, code, retry });
+    return { status, code, retry, body, contentType: "application/problem+json", retryAfter: retry === "same" ? "1" : undefined };
+}
+/** Parses a problem of the service. Returns `undefined` if the response is not one. */
+export function parseProblem(status, body, contentType, retryAfter) {
+    const problem = parseObject(body);
+    if (typeof problem?.code !== "string" || typeof problem.retry !== "string")
+        return undefined;
+    return { status, code: problem.code, retry: problem.retry, body, contentType, retryAfter };
+}
+/** Parses a JSON object. Returns `undefined` for anything else. */
+export function parseObject(text) {
+    try {
+        const value = JSON.parse(text);
+        return typeof value === "object" && value !== null ? { ...value } : undefined;
+    }
+    catch {
+        return undefined;
+    }
+}
+/** The work did not run: it was rejected, or Onceward could not be reached (`store_unavailable`). */
+export class Rejected extends Error {
+    name = "Rejected";
+    problem;
+    constructor(problem) {
+        super(`rejected as ${problem.code}`);
+        this.problem = problem;
+    }
+    /** The reason, for programs. */
+    get code() {
+        return this.problem.code;
+    }
+}

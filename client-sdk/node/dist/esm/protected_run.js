@@ -1,0 +1,47 @@
+// One run of a handler under a claim, from its start to its response.
+import { outcomeHeaders, outcomeOf } from "./outcome.js";
+import { keptHeaders } from "./reply.js";
+import { current, judge, Statement } from "./statement.js";
+/** One run of a handler under a claim. */
+export class ProtectedRun {
+    #claim;
+    #keepHeaders;
+    #statement = new Statement();
+    constructor(claim, keepHeaders) {
+        this.#claim = claim;
+        this.#keepHeaders = keepHeaders;
+    }
+    /** Calls the handler, which may state its effect. */
+    enter(handler) {
+        return current.run(this.#statement, handler);
+    }
+    /** Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. */
+    async settle(response) {
+        const effect = judge(this.#claim.policy, this.#statement, response.status);
+        return outcomeHeaders(outcomeOf(effect, await this.#record(effect, response)));
+    }
+    /** Settles the claim of a request that was rejected before its handler was called. */
+    async settleUnentered() {
+        return outcomeHeaders(outcomeOf("not_applied", await this.#claim.release()));
+    }
+    /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
+    async settleError() {
+        const effect = judge(this.#claim.policy, this.#statement, undefined);
+        await this.#record(effect, { status: 500, headers: [], body: undefined });
+    }
+    /** Notes the error that the framework turns into a response. */
+    noteError(error) {
+        this.#statement.error = error;
+    }
+    async #record(effect, response) {
+        if (effect === "applied")
+            return this.#claim.complete(this.#reply(response));
+        if (effect === "not_applied")
+            return this.#claim.release();
+        this.#claim.leave();
+        return undefined;
+    }
+    #reply({ status, headers, body }) {
+        return body && { status, headers: keptHeaders(headers, this.#keepHeaders), body };
+    }
+}

@@ -1,0 +1,24 @@
+/** Writes one line of the log. */
+export type Log = (message: string) => void;
+/** The answer of the service to one call, or its absence. */
+export interface Answer {
+    /** 0 if there is none. */
+    readonly status: number;
+    readonly body: string;
+    readonly contentType: string;
+    readonly retryAfter?: string | undefined;
+    /** False if the call certainly did not reach the service. */
+    readonly wasSent: boolean;
+}
+/** Returns whether the service has processed the call. It has not without the right API key. */
+export declare function isProcessed({ status }: Answer): boolean;
+/** Posts to the service. */
+export declare class Service {
+    #private;
+    readonly log: Log;
+    constructor(url: string, apiKey: string | undefined, log: Log);
+    /** Posts a body. Every call of this package can be repeated: it names its attempt or its pass. */
+    post(path: string, body: unknown, timeout: number): Promise<Answer>;
+    /** Returns the body of a success. Throws `Rejected` otherwise: without a verdict, nothing runs. */
+    verdict(answer: Answer): Record<string, unknown>;
+}

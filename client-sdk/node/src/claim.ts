@@ -1,0 +1,159 @@
+// A claim: the permission to run once, renewed in the background until the run is settled.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { milliseconds } from "./duration.js";
+import type { Policy } from "./effect.js";
+import { type Reply, replyToWire } from "./reply.js";
+import { type Answer, isProcessed, type Service } from "./service.js";
+
+/** Milliseconds for which a claim is renewed at most. */
+export const CEILING = 3_600_000;
+
+/**
+ * How the service took the result of a run. `lost`: the claim had expired, and may belong to another run. `pending`: not yet recorded; it
+ * is sent again in the background.
+ */
+export type Settled = "recorded" | "lost" | "pending";
+
+type Result = { path: "/claim/complete"; reply?: Reply | undefined } | { path: "/claim/release" };
+
+/** The verdict that the work must run now. */
+export class Claim {
+  readonly outcome = "run";
+  readonly policy: Policy;
+  #service: Service;
+  #pass: string;
+  #interval: number;
+  #timeout: number;
+  #ceiling = performance.now() + CEILING;
+  #result: Result | undefined;
+  #state: "held" | "settled" | "lost" | "left" = "held";
+  #lost = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  /** Calls run one after another: a renewal that overtakes a release claims the key again. */
+  #queue: Promise<unknown> = Promise.resolve();
+
+  constructor(service: Service, policy: Policy, verdict: { pass: string; renew_every: string }, timeout: number) {
+    this.policy = policy;
+    this.#service = service;
+    this.#pass = verdict.pass;
+    this.#timeout = timeout;
+    // Twice as often as the service requires, because one renewal may time out.
+    this.#interval = milliseconds(verdict.renew_every) / 2;
+    this.#schedule();
+  }
+
+  /** Aborted once the claim is lost: another request may run the same, so stop if that is safe. */
+  get signal(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** Whether the work has settled the claim itself. */
+  get isSettled(): boolean {
+    return this.#result !== undefined || this.#state !== "held";
+  }
+
+  /** Records that the work took effect. Duplicates receive the reply from now on. */
+  complete(reply?: Reply): Promise<Settled> {
+    return this.#settle({ path: "/claim/complete", reply });
+  }
+
+  /** Records that the work had no effect: the key or token is free again. */
+  release(): Promise<Settled> {
+    return this.#settle({ path: "/claim/release" });
+  }
+
+  /** Stops renewing the claim: it is unknown whether the work took effect. */
+  leave(): void {
+    if (!this.isSettled) this.#stop("left");
+  }
+
+  /** At the end of `await using`: if the work did not settle the claim, its effect is unknown. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.leave();
+  }
+
+  async #settle(result: Result): Promise<Settled> {
+    if (this.isSettled) throw new Error("the claim is settled already");
+    this.#result = result;
+    await this.#enqueue(() => this.#report());
+    if (this.#state === "held") this.#service.log(`could not record a result at Onceward (${result.path}); repeating it in the background`);
+    return this.#verdict();
+  }
+
+  #verdict(): Settled {
+    if (this.#state === "held") return "pending";
+    return this.#state === "settled" ? "recorded" : "lost";
+  }
+
+  /** Sends the result, and again for as long as one call may take: a lost response is repaired before the client waits for long. */
+  async #report(): Promise<void> {
+    const deadline = performance.now() + this.#timeout;
+    for (let pause = 50; this.#state === "held"; pause *= 2) {
+      await this.#send();
+      if (this.#state !== "held" || performance.now() + pause > deadline) return;
+      await sleep(pause);
+    }
+  }
+
+  /** Sends the result once. */
+  async #send(): Promise<void> {
+    const result = this.#result;
+    if (!result) return;
+    const reply = "reply" in result && result.reply ? replyToWire(result.reply) : undefined;
+    let answer = await this.#post(result.path, reply && { reply });
+    // The service does not store this reply: it is too large, for example. The work did take effect.
+    if (reply && (answer.status === 400 || answer.status === 413)) answer = await this.#post(result.path);
+    if (isProcessed(answer)) this.#stop(answer.status < 300 ? "settled" : "lost");
+  }
+
+  async #renew(): Promise<void> {
+    const answer = await this.#post("/claim/renew");
+    if (answer.status === 409 && !this.#result) {
+      this.#service.log("a claim was lost: it was not renewed in time, and another request may run the same");
+      this.#stop("lost");
+    }
+  }
+
+  #post(path: string, more: object | undefined = {}): Promise<Answer> {
+    return this.#service.post(path, { pass: this.#pass, ...more }, this.#timeout);
+  }
+
+  #enqueue<T>(call: () => Promise<T>): Promise<T> {
+    const next = this.#queue.then(call);
+    this.#queue = next;
+    return next;
+  }
+
+  /** Does not keep the process alive: a process that ends leaves its claims to their lease. */
+  #schedule(): void {
+    this.#timer = setTimeout(() => void this.#enqueue(() => this.#keep()), this.#interval).unref();
+  }
+
+  async #keep(): Promise<void> {
+    if (this.#state === "held" && performance.now() > this.#ceiling) this.#stop("left");
+    if (this.#state === "held") await this.#send();
+    if (this.#state === "held") await this.#renew();
+    if (this.#state === "held") this.#schedule();
+  }
+
+  #stop(state: "settled" | "lost" | "left"): void {
+    this.#state = state;
+    clearTimeout(this.#timer);
+    if (state === "lost") this.#lost.abort(new Error("the claim was lost"));
+  }
+}
+
+/** The verdict that the work ran before. */
+export class Replay {
+  readonly outcome = "replay";
+  /** The stored response of the first run. */
+  readonly reply: Required<Reply>;
+
+  constructor(reply: Required<Reply>) {
+    this.reply = reply;
+  }
+
+  /** Does nothing: there is nothing to settle. */
+  async [Symbol.asyncDispose](): Promise<void> {}
+}

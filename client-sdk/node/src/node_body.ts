@@ -1,0 +1,47 @@
+// The body of a request of `node:http`: read to compare it, and handed back for the parsers behind.
+
+import type { IncomingMessage } from "node:http";
+
+/** A request whose body another parser may have read before. */
+export type NodeRequest = IncomingMessage & { body?: unknown };
+
+/** The client closed its connection before the body was complete. */
+export class Aborted extends Error {
+  override name = "Aborted";
+}
+
+/**
+ * Reads the body, and hands it back. Returns `undefined` if it is larger than `limit`. Throws `Aborted` if the client closes its connection.
+ *
+ * The stream is read until the message is complete, and then receives its bytes again before it emits `end`: a parser finds it as if it
+ * had never been read.
+ */
+export function readBody(request: IncomingMessage, limit: number): Promise<Buffer | undefined> {
+  const { "content-length": length, "transfer-encoding": encoding } = request.headers;
+  if (Number(length ?? 0) > limit) return Promise.resolve(undefined);
+  if (encoding === undefined && Number(length ?? 0) === 0) return Promise.resolve(Buffer.alloc(0));
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    function finish(settle: () => void): void {
+      request.off("readable", read).off("close", abort).off("error", abort);
+      // The stream forgets its listener for `readable` in the next tick; until then a parser could not make it flow.
+      process.nextTick(settle);
+    }
+    function abort(): void {
+      finish(() => reject(new Aborted("the client closed its connection")));
+    }
+    function read(): void {
+      for (let chunk: Buffer | null; (chunk = request.read() as Buffer | null) !== null; ) {
+        chunks.push(chunk);
+        size += chunk.length;
+      }
+      if (size > limit) return finish(() => resolve(undefined));
+      if (!request.complete) return;
+      const body = Buffer.concat(chunks);
+      if (size > 0) request.unshift(body);
+      finish(() => resolve(body));
+    }
+    request.on("readable", read).on("close", abort).on("error", abort);
+  });
+}

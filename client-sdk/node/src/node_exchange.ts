@@ -1,0 +1,29 @@
+// Requests and responses of `node:http`, as the protection sees them.
+
+import type { IncomingMessage, OutgoingHttpHeader, ServerResponse } from "node:http";
+import type { OwnResponse, RequestFacts } from "./protection.js";
+import type { Header } from "./reply.js";
+
+/** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
+export function factsOf(request: IncomingMessage & { originalUrl?: string }): RequestFacts {
+  const [path = "", ...query] = (request.originalUrl ?? request.url ?? "").split("?");
+  return {
+    method: request.method ?? "",
+    path,
+    query: query.join("?"),
+    contentType: request.headers["content-type"] ?? "",
+    header: (name) => request.headersDistinct[name]?.join(", "),
+  };
+}
+
+/** Sends a response of this package. */
+export function sendOwn(response: ServerResponse, { status, headers, body }: OwnResponse): void {
+  response.statusCode = status;
+  for (const [name, value] of headers) response.appendHeader(name, value);
+  response.end(body);
+}
+
+/** Returns headers as pairs. */
+export function headersOf(headers: Readonly<Record<string, OutgoingHttpHeader | undefined>>): Header[] {
+  return Object.entries(headers).flatMap(([name, value]) => [value ?? []].flat().map((each): Header => [name, String(each)]));
+}

@@ -1,0 +1,153 @@
+// The client of the service.
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Claim, Replay } from "./claim.js";
+import { duration } from "./duration.js";
+import { effectOfError } from "./effect.js";
+import { DEFAULT_LEASE, type Intent, intentToWire, policyOf } from "./intent.js";
+import { replyFromWire, replyOfValue, valueOfReply, type WireReply } from "./reply.js";
+import { Retries } from "./retries.js";
+import { type Answer, type Log, Service } from "./service.js";
+import { current, Statement } from "./statement.js";
+
+export interface OncewardOptions {
+  /** The API key of the service, if it has one. */
+  apiKey?: string | undefined;
+  /** Timeout of one call to the service, in milliseconds. Default: 5 s; at most a third of the lease. */
+  timeout?: number;
+  /** Writes one line of the log. Default: `console.error`. */
+  log?: Log;
+}
+
+export interface IssueOptions {
+  /** The only operation that accepts the token. */
+  action?: string;
+  /** The only subject that may use the token. */
+  subject?: string;
+  /** Time until the token expires, in milliseconds. */
+  ttl?: number;
+}
+
+/** A token, as `POST /token` of the service returns it. */
+export interface IssuedToken {
+  token: string;
+  expires_at: string;
+  expires_in: number;
+}
+
+export interface RedeemIntent {
+  token: string;
+  subject: string;
+  action?: string;
+  bound?: boolean;
+}
+
+/** A client of the Onceward service. Create one per process. */
+export class Onceward {
+  #service: Service;
+  #timeout: number;
+
+  constructor(url: string, { apiKey, timeout = 5000, log = console.error }: OncewardOptions = {}) {
+    this.#service = new Service(url, apiKey, log);
+    this.#timeout = timeout;
+  }
+
+  /** Issues a token. */
+  async issue({ ttl, ...options }: IssueOptions = {}): Promise<IssuedToken> {
+    const answer = await this.#repeat("/token", { ...options, ttl: ttl && duration(ttl) }, this.#timeout, this.#timeout);
+    return this.#service.verdict(answer) as unknown as IssuedToken;
+  }
+
+  /** Uses a token up. Throws `Rejected` if it is not valid, or was used before. */
+  async redeem(intent: RedeemIntent): Promise<Redeemed> {
+    const wire = { ...intent, attempt: randomUUID() };
+    const answer = await this.#repeat("/token/redeem", wire, this.#timeout, this.#timeout);
+    const { run_id } = this.#service.verdict(answer);
+    return new Redeemed(async () => {
+      const release = { token: intent.token, attempt: wire.attempt, run_id };
+      return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
+    });
+  }
+
+  /** Claims a key or a token. Throws `Rejected` if the work must not run now. */
+  async claim(intent: Intent): Promise<Claim | Replay>;
+  /**
+   * Runs the work once: a duplicate receives the stored value, as JSON, without a run. The claim is completed with the value of the work,
+   * or settled by the type of its error. Throws `Rejected` if the work must not run now, otherwise what the work throws.
+   */
+  async claim<T>(intent: Intent, work: (claim: Claim) => T | Promise<T>): Promise<T>;
+  async claim<T>(intent: Intent, work?: (claim: Claim) => T | Promise<T>): Promise<Claim | Replay | T> {
+    const verdict = await this.#claim(intent);
+    if (!work) return verdict;
+    return verdict instanceof Replay ? (valueOfReply(verdict.reply) as T) : this.#run(verdict, work);
+  }
+
+  /** Wraps a function, such as the consumer of a queue: it runs once per key, and returns the stored value afterwards. */
+  once<A extends unknown[], T>(intent: (...args: A) => Intent, work: (...args: A) => T | Promise<T>): (...args: A) => Promise<T> {
+    return (...args) => this.claim(intent(...args), () => work(...args));
+  }
+
+  async #claim(intent: Intent): Promise<Claim | Replay> {
+    const lease = intent.lease ?? DEFAULT_LEASE;
+    // A stuck call leaves time for another within the lease.
+    const timeout = Math.min(this.#timeout, lease / 3);
+    const answer = await this.#repeat("/claim", intentToWire(intent), timeout + (intent.wait ?? 0), lease);
+    const verdict = this.#service.verdict(answer);
+    if (verdict.outcome === "replay") return new Replay(replyFromWire(verdict.reply as WireReply));
+    return new Claim(this.#service, policyOf(intent), verdict as { pass: string; renew_every: string }, timeout);
+  }
+
+  async #run<T>(claim: Claim, work: (claim: Claim) => T | Promise<T>): Promise<T> {
+    const statement = new Statement();
+    let value: T;
+    try {
+      value = await current.run(statement, () => work(claim));
+    } catch (error) {
+      if (!claim.isSettled) await this.#settle(claim, statement.effect ?? effectOfError(claim.policy, error));
+      throw error;
+    }
+    if (!claim.isSettled) await this.#settle(claim, statement.effect ?? "applied", value);
+    return value;
+  }
+
+  async #settle(claim: Claim, effect: "applied" | "not_applied" | "unknown", value?: unknown): Promise<void> {
+    if (effect === "applied") await claim.complete(this.#stored(value));
+    else if (effect === "not_applied") await claim.release();
+    else claim.leave();
+  }
+
+  #stored(value: unknown) {
+    try {
+      return replyOfValue(value);
+    } catch {
+      this.#service.log("a value is not stored, since it cannot be written as JSON: duplicates are rejected as reply_not_kept");
+      return undefined;
+    }
+  }
+
+  /** Posts, and repeats the same body while no verdict arrives. */
+  async #repeat(path: string, body: unknown, timeout: number, patience: number): Promise<Answer> {
+    const retries = new Retries(patience);
+    for (;;) {
+      const answer = await this.#service.post(path, body, timeout);
+      const delay = retries.delayAfter(answer);
+      if (delay === undefined) return answer;
+      await sleep(delay);
+    }
+  }
+}
+
+/** A token that was used up. */
+export class Redeemed {
+  #release: () => Promise<boolean>;
+
+  constructor(release: () => Promise<boolean>) {
+    this.#release = release;
+  }
+
+  /** Makes the token valid again if nothing took effect. Returns whether the service has recorded that. */
+  release(): Promise<boolean> {
+    return this.#release();
+  }
+}

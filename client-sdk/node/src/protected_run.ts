@@ -1,0 +1,64 @@
+// One run of a handler under a claim, from its start to its response.
+
+import type { Claim, Settled } from "./claim.js";
+import type { Effect } from "./effect.js";
+import { outcomeHeaders, outcomeOf } from "./outcome.js";
+import { type Header, keptHeaders, type Reply } from "./reply.js";
+import { current, judge, Statement } from "./statement.js";
+
+/** The response of a handler. The body is `undefined` if it was streamed, or is too large to store. */
+export interface HandlerResponse {
+  readonly status: number;
+  readonly headers: Iterable<Header>;
+  readonly body: Uint8Array | undefined;
+}
+
+/** One run of a handler under a claim. */
+export class ProtectedRun {
+  #claim: Claim;
+  #keepHeaders: readonly string[];
+  #statement = new Statement();
+
+  constructor(claim: Claim, keepHeaders: readonly string[]) {
+    this.#claim = claim;
+    this.#keepHeaders = keepHeaders;
+  }
+
+  /** Calls the handler, which may state its effect. */
+  enter<T>(handler: () => T): T {
+    return current.run(this.#statement, handler);
+  }
+
+  /** Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. */
+  async settle(response: HandlerResponse): Promise<Header[]> {
+    const effect = judge(this.#claim.policy, this.#statement, response.status);
+    return outcomeHeaders(outcomeOf(effect, await this.#record(effect, response)));
+  }
+
+  /** Settles the claim of a request that was rejected before its handler was called. */
+  async settleUnentered(): Promise<Header[]> {
+    return outcomeHeaders(outcomeOf("not_applied", await this.#claim.release()));
+  }
+
+  /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
+  async settleError(): Promise<void> {
+    const effect = judge(this.#claim.policy, this.#statement, undefined);
+    await this.#record(effect, { status: 500, headers: [], body: undefined });
+  }
+
+  /** Notes the error that the framework turns into a response. */
+  noteError(error: unknown): void {
+    this.#statement.error = error;
+  }
+
+  async #record(effect: Effect, response: HandlerResponse): Promise<Settled | undefined> {
+    if (effect === "applied") return this.#claim.complete(this.#reply(response));
+    if (effect === "not_applied") return this.#claim.release();
+    this.#claim.leave();
+    return undefined;
+  }
+
+  #reply({ status, headers, body }: HandlerResponse): Reply | undefined {
+    return body && { status, headers: keptHeaders(headers, this.#keepHeaders), body };
+  }
+}
