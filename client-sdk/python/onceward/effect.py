@@ -1,0 +1,97 @@
+"""The effect of a run: whether it happened, as far as its response or its exception tells."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from enum import Enum
+
+
+class Effect(Enum):
+    """The effect of a run. Unknown is never guessed into yes or no."""
+
+    APPLIED = "applied"
+    NOT_APPLIED = "not_applied"
+    UNKNOWN = "unknown"
+
+
+class Policy(Enum):
+    """What identifies a submission, and what happens after a crash."""
+
+    #: A key of the client. If the process dies, nothing runs again until an operator settles the run.
+    AT_MOST_ONCE = "at_most_once"
+    #: A key of the client. If the process dies, the key is free after its lease, so the handler may run again.
+    RETRYABLE = "retryable"
+    #: A token that Onceward issued. It is always claimed at most once.
+    TOKEN = "token"
+
+
+class NotApplied(Exception):
+    """Raised by a handler that took no effect: the key or token is free again."""
+
+
+class Unknown(Exception):
+    """Raised by a handler that does not know whether it took effect: the key or token stays claimed."""
+
+
+class Statement:
+    """What the handler of the current request has said about its effect."""
+
+    def __init__(self) -> None:
+        self.effect: Effect | None = None
+        self.exception: BaseException | None = None
+
+    @property
+    def is_explicit(self) -> bool:
+        """True if the handler has stated the effect, by a call or by the type of its exception."""
+        return self.effect is not None or isinstance(self.exception, (NotApplied, Unknown))
+
+
+#: The statement of the current request. It is a mutable object, because frameworks call handlers in a copy of the context.
+current: ContextVar[Statement | None] = ContextVar("onceward_statement", default=None)
+
+
+def state_effect(effect: Effect) -> None:
+    """States the effect of the current request. It outweighs the status of the response and the type of an exception."""
+    statement = current.get()
+    if statement is None:
+        raise RuntimeError("state_effect() was called outside of a request that Onceward protects")
+    statement.effect = effect
+
+
+def effect_of_status(policy: Policy, status: int) -> Effect:
+    """Returns the effect that the status of a response implies."""
+    if status < 400:
+        return Effect.APPLIED
+    if policy is Policy.TOKEN:
+        return Effect.NOT_APPLIED if status <= 501 or status == 503 else Effect.UNKNOWN
+    if policy is Policy.AT_MOST_ONCE and status in (408, 500, 501, 503):
+        return Effect.UNKNOWN
+    if status in (401, 403, 408, 425, 429, 500, 501, 503):
+        return Effect.NOT_APPLIED
+    return Effect.APPLIED if status < 500 else Effect.UNKNOWN
+
+
+def effect_of_exception(policy: Policy, exception: BaseException) -> Effect:
+    """Returns the effect that an exception of the handler implies: the same as a 500, unless its type says more."""
+    match exception:
+        case NotApplied():
+            return Effect.NOT_APPLIED
+        case Unknown():
+            return Effect.UNKNOWN
+        case Exception():
+            return effect_of_status(policy, 500)
+        case _:
+            # The handler was cancelled, or the process is ending.
+            return Effect.UNKNOWN
+
+
+def judge(policy: Policy, statement: Statement, status: int | None) -> Effect:
+    """Decides the effect of a request: by the handler's statement, then by its exception, then by the status of its response.
+
+    A framework turns an exception into a response, whose status then counts unless the exception says "not applied" or "unknown".
+    """
+    if statement.effect is not None:
+        return statement.effect
+    if statement.exception is not None and (status is None or statement.is_explicit):
+        return effect_of_exception(policy, statement.exception)
+    return Effect.UNKNOWN if status is None else effect_of_status(policy, status)

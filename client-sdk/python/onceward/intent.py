@@ -1,0 +1,58 @@
+"""What a request asks for: the body of `POST /claim`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+
+from . import duration
+from .effect import Policy
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A claim on a key or a token."""
+
+    action: str
+    subject: str
+    key: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    fingerprint: str | None = None
+    at_most_once: bool = True
+    bound: bool = False
+    lease: float | None = None
+    wait: float = 0.0
+    retain: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.key is None) == (self.token is None):
+            raise ValueError("a claim needs a key or a token: pass key=… or token=…")
+        if not self.subject:
+            raise ValueError("subject is required: pass the id of the client as the application knows it, such as a user's id")
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the claim."""
+        if self.token is not None:
+            return Policy.TOKEN
+        return Policy.AT_MOST_ONCE if self.at_most_once else Policy.RETRYABLE
+
+    def to_wire(self) -> bytes:
+        """Returns the body of the claim. It names a new attempt: create it once, and repeat the same bytes."""
+        wire: dict[str, object] = {"action": self.action, "subject": self.subject, "attempt": uuid.uuid4().hex}
+        if self.key is not None:
+            wire |= {"key": self.key, "at_most_once": self.at_most_once}
+        else:
+            wire |= {"token": self.token} | ({"bound": True} if self.bound else {})
+        if self.fingerprint:
+            wire["fingerprint"] = self.fingerprint
+        for name in ("lease", "wait", "retain"):
+            if value := getattr(self, name):
+                wire[name] = duration.text(value)
+        return json.dumps(wire).encode()
+
+    def look_up(self) -> bytes:
+        """Returns the body of `POST /outcome` for the same submission."""
+        wire = {"action": self.action, "subject": self.subject}
+        return json.dumps(wire | ({"key": self.key} if self.key is not None else {"token": self.token})).encode()

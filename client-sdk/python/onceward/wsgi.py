@@ -1,0 +1,204 @@
+"""Middleware for WSGI applications, such as Flask.
+
+    from onceward.wsgi import Once
+
+    app.wsgi_app = Once(app.wsgi_app, path="/orders", subject=lambda request: request.headers.get("x-user"))
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from typing import Any, Unpack
+
+from .claim import Claim, Replayed
+from .client import Onceward
+from .effect import Effect, Statement, current, judge
+from .problem import Rejected
+from .protection import Protection, Request, Rules, Subject, is_look, outcome, outcome_headers, replay_headers
+from .reply import LIMIT
+
+Environ = dict[str, Any]
+Headers = list[tuple[str, str]]
+StartResponse = Callable[..., Callable[[bytes], object]]
+App = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+class Once:
+    """Runs the handler of a protected route once per key or token."""
+
+    def __init__(
+        self, app: App, onceward: Onceward | None = None, *, subject: Subject | str | None = None, **rules: Unpack[Rules]
+    ) -> None:
+        self._app = app
+        self._protection = Protection(onceward, subject, rules)
+        listen_to_flask()
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        protection = self._protection
+        path = path_of(environ)
+        if not protection.covers(environ["REQUEST_METHOD"], path):
+            return self._app(environ, start_response)
+        try:
+            request = request_of(environ, path, read_body(environ, protection))
+            subject = protection.subject if isinstance(protection.subject, str) else protection.subject(request)
+            intent = protection.intent(request, subject)
+            if is_look(request.headers):
+                raise Replayed(protection.onceward.look_up(intent))
+            claim = protection.onceward.claim_for(intent).__enter__()
+        except Rejected as rejected:
+            problem = rejected.problem
+            start_response(status_line(problem.status), problem.headers())
+            return [problem.body]
+        except Replayed as replayed:
+            reply = replayed.reply
+            start_response(status_line(reply.status), replay_headers(reply))
+            return [reply.body]
+        return Run(protection, claim).respond(self._app, environ, start_response)
+
+
+class Run:
+    """One run of the application, whose response is held back until its result is recorded."""
+
+    def __init__(self, protection: Protection, claim: Claim) -> None:
+        self._protection, self._claim = protection, claim
+        self._statement = Statement()
+        self._status, self._headers = "", Headers()
+        self._chunks: list[bytes] = []
+
+    def respond(self, app: App, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Runs the application, settles the claim, and starts the response."""
+        token = current.set(self._statement)
+        try:
+            response = app(environ, self._start)
+            rest = iter(response)
+            # An application may start its response as late as in its first chunk.
+            self._chunks += [first] if (first := next(rest, None)) is not None else []
+            is_whole = self._is_kept(response)
+            if is_whole:
+                try:
+                    self._chunks += rest
+                finally:
+                    close(response)
+        except BaseException as error:
+            self._statement.exception = error
+            self._settle(None, None)
+            raise
+        finally:
+            current.reset(token)
+        headers = self._headers + outcome_headers(self._settle(self._code(), b"".join(self._chunks) if is_whole else None))
+        start_response(self._status, headers)
+        return [b"".join(self._chunks)] if is_whole else Rest(self._chunks, rest, response)
+
+    def _start(self, status: str, headers: Headers, exc_info: object = None) -> Callable[[bytes], object]:
+        self._status, self._headers = status, list(headers)
+        return self._chunks.append
+
+    def _code(self) -> int:
+        return int(self._status.partition(" ")[0])
+
+    def _is_kept(self, response: Iterable[bytes]) -> bool:
+        """Returns whether the body has a length, and is small enough to be stored."""
+        length = next((value for name, value in self._headers if name.lower() == "content-length"), None)
+        if length is not None and length.isdigit():
+            return int(length) <= LIMIT
+        return isinstance(response, (list, tuple))
+
+    def _settle(self, status: int | None, body: bytes | None) -> str:
+        effect, settled = judge(self._protection.policy, self._statement, status), None
+        match effect:
+            case Effect.APPLIED:
+                settled = self._claim.complete(self._protection.reply(status or 200, self._headers, body))
+            case Effect.NOT_APPLIED:
+                settled = self._claim.release()
+            case Effect.UNKNOWN:
+                self._claim.leave()
+        return outcome(effect, settled)
+
+
+class Rest:
+    """The chunks of a streamed response, of which the first were taken already."""
+
+    def __init__(self, taken: list[bytes], rest: Iterator[bytes], response: Iterable[bytes]) -> None:
+        self._taken, self._rest, self._response = taken, rest, response
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._taken
+        yield from self._rest
+
+    def close(self) -> None:
+        """Closes the response of the application."""
+        close(self._response)
+
+
+def close(response: Iterable[bytes]) -> None:
+    """Closes the response of an application."""
+    if hasattr(response, "close"):
+        response.close()
+
+
+def status_line(status: int) -> str:
+    """Returns a status as WSGI has it."""
+    known = {each.value: each.phrase for each in HTTPStatus}
+    return f"{status} {known.get(status, 'Unknown')}"
+
+
+def path_of(environ: Environ) -> str:
+    """Returns the decoded path of a request."""
+    raw: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return raw.encode("latin-1").decode("utf-8", "replace")
+
+
+def request_of(environ: Environ, path: str, body: bytes) -> Request:
+    """Returns the request in an environ."""
+    headers = {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name.startswith("HTTP_")}
+    headers["content-type"] = environ.get("CONTENT_TYPE", "")
+    return Request(environ["REQUEST_METHOD"], path, environ.get("QUERY_STRING", ""), headers, environ, body)
+
+
+def read_body(environ: Environ, protection: Protection) -> bytes:
+    """Reads the body, and puts it back for the application."""
+    declared = environ.get("CONTENT_LENGTH") or ""
+    limit = protection.body_limit
+    if declared.isdigit():
+        if int(declared) > limit:
+            raise protection.too_large()
+        body = read_to_end(environ, int(declared))
+        if len(body) < int(declared):
+            raise Rejected.as_code("bad_request", "The body ended early.")
+    elif environ.get("wsgi.input_terminated") or environ.get("HTTP_TRANSFER_ENCODING"):
+        body = read_to_end(environ, limit + 1)
+        if len(body) > limit:
+            raise protection.too_large()
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
+    else:
+        body = b""
+    environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
+    return body
+
+
+def read_to_end(environ: Environ, length: int) -> bytes:
+    """Reads up to a length."""
+    body = bytearray()
+    try:
+        while len(body) < length and (chunk := environ["wsgi.input"].read(length - len(body))):
+            body += chunk
+    except OSError as error:
+        raise Rejected.as_code("bad_request", "The body ended early.") from error
+    return bytes(body)
+
+
+def listen_to_flask() -> None:
+    """Asks Flask for the exceptions of its handlers, which it turns into responses."""
+    try:
+        from flask.signals import got_request_exception
+    except ImportError:
+        return
+    got_request_exception.connect(note_exception)
+
+
+def note_exception(_sender: object, exception: BaseException, **_: object) -> None:
+    """Notes the exception of the current handler."""
+    if statement := current.get():
+        statement.exception = exception

@@ -1,0 +1,73 @@
+"""The contract shop on FastAPI and uvicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import rules
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from order import Order, count
+
+from onceward import Onceward, Rejected
+from onceward.asgi import Once
+
+onceward = Onceward()
+app = FastAPI()
+app.add_middleware(Once, onceward, path="/orders", subject=rules.user, **rules.COMMON)
+app.add_middleware(Once, onceward, path="/retryable", subject=rules.user, at_most_once=False, **rules.COMMON)
+app.add_middleware(Once, onceward, path="/forms", subject="anonymous", token=True, **rules.COMMON)
+
+
+@app.post("/orders")
+@app.post("/retryable")
+@app.post("/forms")
+async def protected(request: Request) -> Response:
+    order = Order(request.headers)
+    await asyncio.sleep(order.before())
+    await asyncio.sleep(order.effect())
+    order.state()
+    if order.is_streamed:
+        return StreamingResponse(order.chunks(), order.status)
+    return Response(order.body, order.status, order.response_headers)
+
+
+@app.post("/open")
+def unprotected(request: Request) -> Response:
+    order = Order({name: value for name, value in request.headers.items() if name != "x-effect"})
+    order.run_to_end()
+    return Response(order.body, order.status, order.response_headers)
+
+
+@app.get("/orders")
+def ledger() -> PlainTextResponse:
+    return PlainTextResponse(count())
+
+
+@app.post("/token")
+async def token() -> JSONResponse:
+    try:
+        issued = await onceward.aissue()
+    except Rejected as rejected:
+        problem = rejected.problem
+        return JSONResponse({"code": problem.code}, problem.status, {"onceward-outcome": problem.code})
+    return JSONResponse(
+        {"token": issued.token, "expires_at": issued.expires_at, "expires_in": issued.expires_in}, 201
+    )
+
+
+class Server(uvicorn.Server):
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        print(f"http://127.0.0.1:{sockets[0].getsockname()[1]}", flush=True)
+
+
+if __name__ == "__main__":
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", rules.port()))
+    listener.listen(512)
+    Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listener])
