@@ -81,4 +81,10 @@ macro_rules! stacks {
 stacks! {
     actix: Actix,
     axum: Axum,
+    asgi: Asgi,
+    wsgi: Wsgi,
+    django: Django,
+    express: Express,
+    fastify: Fastify,
+    fetch: Fetch,
 }
