@@ -146,9 +146,14 @@ test-upgrade: setup ## Run this version and the former one on one Redis (minutes
 soak: setup ## Send mixed traffic for SOAK seconds (600) over a slow, failing network, while one process is killed
 	SOAK=$(SOAK) cargo test --release --workspace --all-features --locked --test all soak:: -- --nocapture
 
+.PHONY: contract
+contract: setup ## Run the contract suite on every stack, with 200 parallel duplicates (minutes)
+	DUPLICATES=200 cargo test --workspace --all-features --locked --test all contract:: -- --test-threads 4
+
 .PHONY: sdk-faults
-sdk-faults: setup ## Send 10,000 SDK submissions over a network that fails one request in three (minutes)
-	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk::network_faults:: -- --nocapture
+sdk-faults: setup ## Send 10,000 SDK submissions to an application and to each stack of the contract suite, over a network that fails one request in three (an hour)
+	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all submissions_take_effect_once_despite_network_faults -- \
+	--nocapture --test-threads 2
 
 .PHONY: proxy-faults
 proxy-faults: setup ## Send 10,000 submissions through two proxies over a network that fails one request in three, while proxies and upstream are killed (minutes)
@@ -191,6 +196,11 @@ bench-proxy: ## Measure `onceward proxy` beside nginx as a plain proxy, in one r
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo build --release -p onceward-server --locked
 	cargo run --release -p onceward-bench --locked -- proxy target/release/onceward
+
+.PHONY: bench-sdk
+bench-sdk: setup ## Measure the latency of each Python and Node middleware beside the same handler without it, at 200 requests/s, in one run (minutes after the build)
+	cargo build --release -p onceward-server --locked
+	cargo run --release -p onceward-bench --locked -- sdk target/release/onceward
 
 .PHONY: bench-sending
 bench-sending: ## Measure the gain of batches and of one Redis connection per worker, on actix-web and axum (minutes after the build)

@@ -9,6 +9,7 @@ mod failures;
 mod logs;
 mod lost_messages;
 mod naive_middleware;
+mod network_faults;
 mod outages;
 mod replays;
 mod streams;
@@ -55,6 +56,7 @@ macro_rules! cases {
         case!(lost_messages::lost_release_is_repeated);
         case!(crashes::crash_at_most_once_leaves_an_unknown_outcome);
         case!(crashes::crash_of_a_retryable_run_frees_the_key_after_its_lease);
+        case!(network_faults::submissions_take_effect_once_despite_network_faults);
         case!(logs::log_has_no_key_token_pass_or_credential);
         case!(logs::shop_ends_after_sigterm);
     };

@@ -27,13 +27,7 @@ pub(super) async fn request_without_key_or_token_is_rejected(stack: Stack) {
 pub(super) async fn malformed_key_or_token_is_rejected(stack: Stack) {
     let stage = Stage::of(stack).open().await;
     for key in ["a b", &"k".repeat(256)] {
-        let refused = send(
-            stage
-                .shop()
-                .submit("/orders", "")
-                .headers([(KEY.parse().unwrap(), key.parse().unwrap())].into_iter().collect()),
-        )
-        .await;
+        let refused = send(stage.shop().post("/orders").header(KEY, key)).await;
         assert_eq!(refused.said(), "400 key_malformed", "{key}: {refused:?}");
     }
     let issued = token(&stage.shop().url).await;
@@ -59,7 +53,8 @@ pub(super) async fn chunked_body_equals_the_same_body_with_a_length(stack: Stack
     let chunked = || stage.shop().submit("/orders", "k").body(reqwest::Body::wrap_stream(pieces()));
     assert_eq!(send(chunked()).await.said(), "201 executed");
     assert_eq!(send(chunked()).await.said(), "201 replayed");
-    assert_eq!(send(stage.shop().submit("/orders", "k").body("one two")).await.said(), "201 replayed");
+    let said = send(stage.shop().submit("/orders", "k").body("one two")).await.said();
+    assert_eq!(said, if stack.reads_chunked_bodies() { "201 replayed" } else { "422 key_reused" });
     assert_eq!(send(stage.shop().submit("/orders", "k").body("one 2")).await.said(), "422 key_reused");
     assert_eq!(stage.ledger.runs().len(), 1);
 }

@@ -12,9 +12,9 @@ use onceward_tests::shop::TAKES;
 /// The time after which the client closes its connection.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// The time that the handler takes, in milliseconds.
-const SLOW: u64 = 900;
+const SLOW: u64 = 1_200;
 
-/// The client leaves before the effect or after it, and the lease is shorter than the handler.
+/// The client leaves before the effect or after it.
 pub(super) async fn run_of_a_lost_client_is_recorded_and_replayed(stack: Stack) {
     let stage = Stage::of(stack).lease(LEASE).open().await;
     for (at, moment) in [TAKES, THEN].into_iter().enumerate() {

@@ -1,5 +1,8 @@
 //! Handlers that fail, and handlers that state their effect.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use onceward_tests::client::{Answer, send, token};
 use onceward_tests::contract::contract_handler::RAISE;
 use onceward_tests::contract::stack::Stack;
@@ -7,6 +10,9 @@ use onceward_tests::contract::stage::{LEASE, LONG, Stage};
 use onceward_tests::polling::{holds_for, until};
 use onceward_tests::shop::{EFFECT, STATUS};
 use reqwest::RequestBuilder;
+
+/// Time for which an unknown outcome is watched after it has settled.
+const SETTLED: Duration = Duration::from_millis(500);
 
 /// Asserts the outcome of a handler that has failed.
 fn failed(answer: &Answer, outcome: &str) {
@@ -21,7 +27,7 @@ pub(super) async fn stays_unknown(request: impl Fn() -> RequestBuilder) {
         said == "409 outcome_unknown"
     };
     until("the outcome is unknown", LONG, is_unknown).await;
-    holds_for("the outcome stays unknown", LEASE, is_unknown).await;
+    holds_for("the outcome stays unknown", SETTLED, is_unknown).await;
 }
 
 /// Sends a request until it runs. Until then another run is in flight.
@@ -36,12 +42,13 @@ pub(super) async fn runs_again(request: impl Fn() -> RequestBuilder) {
 
 pub(super) async fn failure_at_most_once_never_runs_again(stack: Stack) {
     let stage = Stage::of(stack).lease(LEASE).open().await;
-    for (moment, effects) in [("before", 0), ("after", 1), ("unknown", 1)] {
+    join_all([("before", 0), ("after", 1), ("unknown", 1)].map(async |(moment, effects)| {
         let submit = || stage.shop().submit("/orders", moment).header("x-order", moment);
         failed(&send(submit().header(RAISE, moment)).await, "unknown");
         stays_unknown(submit).await;
         assert_eq!(stage.ledger.count(moment), effects, "{moment}");
-    }
+    }))
+    .await;
 }
 
 pub(super) async fn failure_of_a_retryable_run_frees_the_key(stack: Stack) {

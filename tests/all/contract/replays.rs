@@ -4,7 +4,7 @@ use onceward_api::header::IDEMPOTENT_REPLAYED;
 use onceward_tests::client::{Answer, send};
 use onceward_tests::contract::stack::Stack;
 use onceward_tests::contract::stage::Stage;
-use onceward_tests::key_routes::SIZE;
+use onceward_tests::key_routes::{KEY, SIZE};
 use onceward_tests::shop::{STATUS, USER};
 
 /// Returns the body without the id of the run: every byte.
@@ -50,7 +50,7 @@ pub(super) async fn other_content_under_the_key_is_rejected(stack: Stack) {
     for other in [
         stage.shop().submit("/orders", "k").body(r#"{"item":"coffee"}"#),
         stage.shop().submit("/orders?gift=yes", "k"),
-        stage.shop().submit("/orders", "k").header("content-type", "text/plain").body("{}"),
+        stage.shop().post("/orders").header(KEY, "k").header("content-type", "text/plain").body(r#"{"item":"tea"}"#),
     ] {
         let refused = send(other).await;
         assert_eq!(refused.said(), "422 key_reused", "{refused:?}");

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::faulty_http_proxy::{FaultyHttpProxy, HttpFault, smooth};
 use crate::faulty_tcp_proxy::{Proxy, TcpFault};
+use crate::random_faults::between_application_and_service;
 use crate::redis_server::CompareCommands;
 
 /// A call of the middleware.
@@ -73,6 +74,22 @@ impl Network {
                 let fault = if lost == Lost::Request { TcpFault::LoseRequest } else { TcpFault::LoseAnswer };
                 proxy.next(word_of(step, *commands), fault);
             }
+        }
+    }
+
+    /// Loses a message of one call in three from now on, until [`relent`](Self::relent).
+    pub fn lose_often(&self) {
+        match self {
+            Self::Http(proxy, _) => proxy.plan(between_application_and_service),
+            Self::Tcp(proxy, _) => proxy.often("onceward:", TcpFault::LoseAnswer, 3),
+        }
+    }
+
+    /// Loses no message any more.
+    pub fn relent(&self) {
+        match self {
+            Self::Http(proxy, _) => proxy.plan(smooth),
+            Self::Tcp(proxy, _) => proxy.relent(),
         }
     }
 

@@ -2,15 +2,15 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::NamedTempFile;
 
-use crate::client::http;
 use crate::key_routes::KEY;
 
 /// Maximum time until a shop prints its URL, on a busy machine.
@@ -33,10 +33,13 @@ impl ShopProcess {
     pub fn start(mut command: Command) -> Self {
         let log = NamedTempFile::new().expect("a temporary file");
         let stderr: File = log.reopen().expect("a temporary file");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        // A group of its own: a server that forks workers is killed with them.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let url = first_line(child.stdout.take().expect("its output is piped"));
-        let shop = Self { child, log, http: http(), url };
+        // Without reuse of connections: some servers close one after a failed handler, just as the next request is sent.
+        let http = Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
+        let shop = Self { child, log, http, url };
         assert!(shop.url.starts_with("http://"), "{command:?} prints no URL: {}", shop.log());
         shop
     }
@@ -62,9 +65,11 @@ impl ShopProcess {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Kills it with SIGKILL, like a crash.
+    /// Kills it and its workers with SIGKILL, like a crash.
     pub fn kill(&mut self) {
-        self.child.kill().and_then(|()| self.child.wait()).expect("the shop can be killed");
+        // It may have ended already.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
     }
 
     /// Sends SIGTERM.
@@ -80,9 +85,7 @@ impl ShopProcess {
 
 impl Drop for ShopProcess {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

@@ -47,6 +47,11 @@ impl Stack {
         !matches!(self.program(), Program::Rust(_))
     }
 
+    /// True if a handler receives a body that is sent in chunks. Django passes an empty one to a view.
+    pub fn reads_chunked_bodies(self) -> bool {
+        self != Self::Django
+    }
+
     /// Returns the command that starts its shop.
     pub fn command(self) -> Command {
         match self.program() {

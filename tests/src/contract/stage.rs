@@ -15,7 +15,7 @@ pub const API_KEY: &str = "the-key-of-the-contract-suite";
 /// An API key that the service does not know.
 const WRONG_KEY: &str = "a-wrong-key-of-the-contract-suite";
 /// A short lease, for cases in which one has to expire or to be renewed.
-pub const LEASE: Duration = Duration::from_millis(900);
+pub const LEASE: Duration = Duration::from_millis(1_500);
 /// Maximum time for what happens at once on an idle machine.
 pub const LONG: Duration = Duration::from_secs(30);
 
