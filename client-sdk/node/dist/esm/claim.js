@@ -68,9 +68,9 @@ export class Claim {
             return "pending";
         return this.#state === "settled" ? "recorded" : "lost";
     }
-    /** Sends the result, and again for as long as one call may take: a lost response is repaired before the client waits for long. */
+    /** Sends the result, and again for as long as two calls may take: a lost response is repaired before the client waits for long. */
     async #report() {
-        const deadline = performance.now() + this.#timeout;
+        const deadline = performance.now() + 2 * this.#timeout;
         for (let pause = 50; this.#state === "held"; pause *= 2) {
             await this.#send();
             if (this.#state !== "held" || performance.now() + pause > deadline)
