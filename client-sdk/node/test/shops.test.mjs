@@ -7,10 +7,10 @@ import { API_KEY, startService } from "./stage/service.mjs";
 import { createLedger, startShop, STACKS, until } from "./stage/shop.mjs";
 
 /** Runs a test on every stack, with its own shop and ledger beside one service. */
-function onEveryStack(name, run, { plan, env, settings = [] } = {}) {
+function onEveryStack(name, run, { plan, env } = {}) {
   for (const stack of STACKS) {
     test(`${stack}: ${name}`, async (t) => {
-      const service = await startService(t, ...settings);
+      const service = await startService(t);
       const proxy = plan && (await startProxy(t, service.url, plan()));
       const ledger = createLedger(t);
       const shop = await startShop(t, stack, (proxy ?? service).url, ledger, env);

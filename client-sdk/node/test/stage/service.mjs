@@ -16,8 +16,8 @@ function binary() {
 }
 
 /** Starts the service. `test` stops it at its end. */
-export async function startService(test, ...settings) {
-  const child = spawn(binary(), ["--listen", "127.0.0.1:0", "--log", "json", "--api-key", API_KEY, ...settings], { stdio: ["ignore", "pipe", "inherit"] });
+export async function startService(test, { apiKey = API_KEY, settings = [] } = {}) {
+  const child = spawn(binary(), ["--listen", "127.0.0.1:0", "--log", "json", ...(apiKey ? ["--api-key", apiKey] : []), ...settings], { stdio: ["ignore", "pipe", "inherit"] });
   test.after(() => child.kill("SIGKILL"));
   for await (const line of createInterface(child.stdout)) {
     const { message, address } = JSON.parse(line);
