@@ -2,7 +2,7 @@
 NEEDS := redis-server=redis-server redis-cli=redis-tools openssl=openssl curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
 	cc=gcc nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd \
 	/usr/lib/postgresql/*/bin/initdb=postgresql
-# The oldest major version of Node.js that runs the tests of the browser SDK.
+# The oldest major version of Node.js that runs the tests of the browser SDK and the Node SDK.
 NODE := 20
 # Folder of the gateways that Debian does not package.
 GATEWAYS := target/gateways
@@ -34,7 +34,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup lint web unit doc ## Set up, then check and test everything, as CI does
+test: setup lint web node unit doc ## Set up, then check and test everything, as CI does
 
 .PHONY: setup
 setup: ## Install the programs that the tests need
@@ -67,6 +67,12 @@ web: ## Check and test the browser SDK and the demo, by themselves and in Chromi
 	cargo test --workspace --all-features --all-targets --locked --no-run
 	cd client-sdk/web && npm run browser
 	node --test web-demo/browser/*.test.mjs server/browser/*.test.mjs
+
+.PHONY: node
+node: ## Check and test the Node SDK: types, tests on Express, Fastify and the Fetch API, and its package
+	cd client-sdk/node && npm ci --no-audit --no-fund
+	cargo test --workspace --all-features --all-targets --locked --no-run
+	cd client-sdk/node && npm test
 
 .PHONY: unit
 unit: ## Run unit and integration tests

@@ -4,7 +4,7 @@
 
 import type { ServerResponse } from "node:http";
 import { captureResponse } from "./captured_response.js";
-import { canonicalJson } from "./fingerprint.js";
+import { boundary, canonicalJson } from "./fingerprint.js";
 import { Aborted, type NodeRequest, readBody } from "./node_body.js";
 import { factsOf, sendOwn } from "./node_exchange.js";
 import type { Onceward } from "./onceward.js";
@@ -44,7 +44,7 @@ async function protect<R extends NodeRequest>(protection: Protection<R>, request
 }
 
 async function bodyOf(request: NodeRequest, limit: number): Promise<BodyFacts | undefined> {
-  if (isRead(request)) return parsedBody(request.body);
+  if (isRead(request)) return parsedBody(request);
   const bytes = await readBody(request, limit);
   return bytes && { bytes };
 }
@@ -55,8 +55,9 @@ function isRead(request: NodeRequest): boolean {
 }
 
 /** Returns a body that a parser has read before: its bytes, or the JSON of its value with sorted members. */
-function parsedBody(body: unknown): BodyFacts {
-  if (body === undefined) throw new Error("another middleware has read the body and kept nothing: put Onceward before it");
+function parsedBody({ body, headers }: NodeRequest): BodyFacts {
+  // The files of a form would not be compared.
+  if (body === undefined || boundary(headers["content-type"] ?? "")) throw new Error("another middleware has read the body: put Onceward before it");
   if (body instanceof Uint8Array) return { bytes: body };
   const field = typeof body === "object" && body !== null ? (body as Record<string, unknown>)[FIELD] : undefined;
   return { bytes: Buffer.from(typeof body === "string" ? body : canonicalJson(body)), field: typeof field === "string" ? field : undefined };

@@ -37,11 +37,16 @@ export function readBody(request: IncomingMessage, limit: number): Promise<Buffe
         size += chunk.length;
       }
       if (size > limit) return finish(() => resolve(undefined));
-      if (!request.complete) return;
+      if (!isComplete(request)) return;
       const body = Buffer.concat(chunks);
       if (size > 0) request.unshift(body);
       finish(() => resolve(body));
     }
     request.on("readable", read).on("close", abort).on("error", abort);
   });
+}
+
+/** Whether all bytes have arrived. Requests that Fastify injects in tests are plain streams. */
+function isComplete(request: IncomingMessage & { _readableState?: { ended: boolean } }): boolean {
+  return (request.complete as boolean | undefined) ?? request._readableState?.ended ?? false;
 }

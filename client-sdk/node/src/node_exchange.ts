@@ -12,7 +12,7 @@ export function factsOf(request: IncomingMessage & { originalUrl?: string }): Re
     path,
     query: query.join("?"),
     contentType: request.headers["content-type"] ?? "",
-    header: (name) => request.headersDistinct[name]?.join(", "),
+    header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
   };
 }
 

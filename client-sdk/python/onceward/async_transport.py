@@ -49,9 +49,11 @@ class AsyncTransport:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            # The environment's proxies are not for the service. The calls of many waiting duplicates hold a connection each.
+            # The environment's proxies are not for the service. Each duplicate that waits holds a connection.
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-            client = self._clients[loop] = httpx.AsyncClient(trust_env=False, limits=limits)
+            # Without TLS, no certificates: to load them would block the event loop for a tenth of a second.
+            client = httpx.AsyncClient(trust_env=False, limits=limits, verify=self._blocking.tls or False)
+            self._clients[loop] = client
         return client
 
 

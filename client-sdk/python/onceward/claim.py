@@ -78,12 +78,23 @@ class Claim:
 
     async def __aenter__(self) -> Claim:
         body, retries = self.intent.to_wire(), Retries(self._lease)
-        while True:
-            answer = await self._async_transport.post("/claim", body, self._claim_timeout())
-            delay = retries.delay_after(answer)
-            if delay is None:
-                return self._begin(answer)
-            await asyncio.sleep(delay)
+        try:
+            while True:
+                answer = await self._async_transport.post("/claim", body, self._claim_timeout())
+                delay = retries.delay_after(answer)
+                if delay is None:
+                    return self._begin(answer)
+                await asyncio.sleep(delay)
+        except asyncio.CancelledError:
+            start_thread(lambda: self._abandon(body))
+            raise
+
+    def _abandon(self, body: bytes) -> None:
+        """Releases a claim that was cancelled before its answer arrived: nothing ran."""
+        answer = self._transport.post("/claim", body, self._claim_timeout())
+        if answer.status == 200 and (claim_pass := answer.json().get("pass")):
+            self._pass = claim_pass
+            self.release()
 
     def _claim_timeout(self) -> float:
         return self._timeout + self.intent.wait

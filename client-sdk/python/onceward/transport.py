@@ -24,7 +24,7 @@ class Transport:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"the URL of Onceward has to look like http://127.0.0.1:8080, not {url!r}")
         self._host, self._port, self._base = parts.hostname, parts.port, parts.path.rstrip("/")
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self.tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._headers = {"content-type": "application/json"}
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"
@@ -61,9 +61,9 @@ class Transport:
             return Answer()
 
     def _connection(self, timeout: float) -> Connection:
-        if self._tls is None:
+        if self.tls is None:
             return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self.tls)
 
     def _send(self, connection: Connection, path: str, body: bytes) -> Answer:
         try:

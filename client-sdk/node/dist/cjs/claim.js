@@ -71,15 +71,22 @@ class Claim {
             return "pending";
         return this.#state === "settled" ? "recorded" : "lost";
     }
-    /** Sends the result, and again for as long as one call may take: a lost response is repaired before the client waits for long. */
+    /** Sends the result, and again for as long as two calls may take: a lost response is repaired before the client waits for long. */
     async #report() {
-        const deadline = performance.now() + this.#timeout;
+        const deadline = performance.now() + 2 * this.#timeout;
         for (let pause = 50; this.#state === "held"; pause *= 2) {
-            await this.#send();
+            await this.#beat();
             if (this.#state !== "held" || performance.now() + pause > deadline)
                 return;
             await (0, promises_1.setTimeout)(pause);
         }
+    }
+    /** Sends the result, if there is one, and renews the claim if the service has not recorded it. */
+    async #beat() {
+        await this.#send();
+        // A release may have been recorded although its response was lost. A renewal would then claim the key again.
+        if (this.#state === "held" && this.#result?.path !== "/claim/release")
+            await this.#renew();
     }
     /** Sends the result once. */
     async #send() {
@@ -117,9 +124,7 @@ class Claim {
         if (this.#state === "held" && performance.now() > this.#ceiling)
             this.#stop("left");
         if (this.#state === "held")
-            await this.#send();
-        if (this.#state === "held")
-            await this.#renew();
+            await this.#beat();
         if (this.#state === "held")
             this.#schedule();
     }

@@ -54,7 +54,7 @@ async function protect(protection, request, response, next) {
 }
 async function bodyOf(request, limit) {
     if (isRead(request))
-        return parsedBody(request.body);
+        return parsedBody(request);
     const bytes = await (0, node_body_js_1.readBody)(request, limit);
     return bytes && { bytes };
 }
@@ -63,9 +63,10 @@ function isRead(request) {
     return request.readableDidRead && request.readableEnded;
 }
 /** Returns a body that a parser has read before: its bytes, or the JSON of its value with sorted members. */
-function parsedBody(body) {
-    if (body === undefined)
-        throw new Error("another middleware has read the body and kept nothing: put Onceward before it");
+function parsedBody({ body, headers }) {
+    // The files of a form would not be compared.
+    if (body === undefined || (0, fingerprint_js_1.boundary)(headers["content-type"] ?? ""))
+        throw new Error("another middleware has read the body: put Onceward before it");
     if (body instanceof Uint8Array)
         return { bytes: body };
     const field = typeof body === "object" && body !== null ? body[token_field_js_1.FIELD] : undefined;

@@ -12,7 +12,7 @@ function factsOf(request) {
         path,
         query: query.join("?"),
         contentType: request.headers["content-type"] ?? "",
-        header: (name) => request.headersDistinct[name]?.join(", "),
+        header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
     };
 }
 /** Sends a response of this package. */

@@ -26,9 +26,10 @@ class Service {
     /** Posts a body. Every call of this package can be repeated: it names its attempt or its pass. */
     async post(path, body, timeout) {
         // Some frameworks cache what `fetch` returns.
+        const signal = AbortSignal.timeout(Math.ceil(timeout));
         const request = { method: "POST", headers: this.#headers, body: JSON.stringify(body), redirect: "manual", cache: "no-store" };
         try {
-            const response = await fetch(this.#url + path, { ...request, signal: AbortSignal.timeout(timeout) });
+            const response = await fetch(this.#url + path, { ...request, signal });
             const { status, headers } = response;
             const answer = { status, body: await response.text(), contentType: headers.get("content-type") ?? "", wasSent: true };
             return { ...answer, retryAfter: headers.get("retry-after") ?? undefined };

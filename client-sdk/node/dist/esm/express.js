@@ -2,7 +2,7 @@
 //
 //     app.post("/orders", protectKey(new Onceward(url), { subject: (req) => req.user.id }), createOrder);
 import { captureResponse } from "./captured_response.js";
-import { canonicalJson } from "./fingerprint.js";
+import { boundary, canonicalJson } from "./fingerprint.js";
 import { Aborted, readBody } from "./node_body.js";
 import { factsOf, sendOwn } from "./node_exchange.js";
 import { isClaimed, Protection } from "./protection.js";
@@ -36,7 +36,7 @@ async function protect(protection, request, response, next) {
 }
 async function bodyOf(request, limit) {
     if (isRead(request))
-        return parsedBody(request.body);
+        return parsedBody(request);
     const bytes = await readBody(request, limit);
     return bytes && { bytes };
 }
@@ -45,9 +45,10 @@ function isRead(request) {
     return request.readableDidRead && request.readableEnded;
 }
 /** Returns a body that a parser has read before: its bytes, or the JSON of its value with sorted members. */
-function parsedBody(body) {
-    if (body === undefined)
-        throw new Error("another middleware has read the body and kept nothing: put Onceward before it");
+function parsedBody({ body, headers }) {
+    // The files of a form would not be compared.
+    if (body === undefined || boundary(headers["content-type"] ?? ""))
+        throw new Error("another middleware has read the body: put Onceward before it");
     if (body instanceof Uint8Array)
         return { bytes: body };
     const field = typeof body === "object" && body !== null ? body[FIELD] : undefined;

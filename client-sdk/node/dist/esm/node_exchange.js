@@ -7,7 +7,7 @@ export function factsOf(request) {
         path,
         query: query.join("?"),
         contentType: request.headers["content-type"] ?? "",
-        header: (name) => request.headersDistinct[name]?.join(", "),
+        header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
     };
 }
 /** Sends a response of this package. */

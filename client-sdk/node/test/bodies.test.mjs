@@ -1,0 +1,176 @@
+// Bodies: the parsers behind the protection find them as they were sent.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import multipart from "@fastify/multipart";
+import express from "express";
+import Fastify from "fastify";
+import multer from "multer";
+import * as forExpress from "onceward-node/express";
+import * as forFastify from "onceward-node/fastify";
+import { API_KEY, startService } from "./stage/service.mjs";
+import { read } from "./stage/shop.mjs";
+
+const { anonymous, NotApplied, Onceward } = forExpress;
+const FILE = Buffer.from([...Array(256).keys()]);
+
+async function client(t) {
+  const service = await startService(t);
+  return new Onceward(service.url, { apiKey: API_KEY, log: () => undefined });
+}
+
+/** Serves an Express application. */
+async function serve(t, app) {
+  const server = await new Promise((go) => {
+    const started = app.listen(0, "127.0.0.1", () => go(started));
+  });
+  t.after(() => server.close().closeAllConnections());
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+function form(item = "tea") {
+  const fields = new FormData();
+  fields.set("item", item);
+  fields.set("file", new Blob([FILE]), "file.bin");
+  return fields;
+}
+
+async function post(url, body, headers = {}, key = "k") {
+  const response = await read(await fetch(url, { method: "POST", headers: { "idempotency-key": key, ...headers }, body, duplex: "half" }));
+  return { ...response, summary: [response.status, response.outcome] };
+}
+
+const JSON_TYPE = { "content-type": "application/json" };
+
+test("express: JSON, chunked, text and multipart parsers find the whole body", async (t) => {
+  const protect = forExpress.protectKey(await client(t), { subject: anonymous });
+  const app = express();
+  app.post("/json", protect, express.json({ limit: "300kb" }), (request, response) => response.send({ length: request.body.text.length }));
+  app.post("/raw", protect, express.raw({ type: () => true }), (request, response) => response.send(request.body));
+  app.post("/form", protect, multer().single("file"), (request, response) => {
+    assert.ok(request.file.buffer.equals(FILE));
+    if (request.body.item === "none") throw new NotApplied();
+    response.send(request.body.item);
+  });
+  app.post("/late", protect, async (request, response) => {
+    await new Promise((go) => setTimeout(go, 50));
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    response.send(Buffer.concat(chunks));
+  });
+  const url = await serve(t, app);
+  const large = JSON.stringify({ text: "x".repeat(200_000) });
+  assert.equal((await post(`${url}/json`, large, JSON_TYPE)).text, '{"length":200000}');
+  assert.deepEqual((await post(`${url}/json`, large, JSON_TYPE)).summary, [200, "replayed"]);
+  const chunked = () => new Blob([FILE, "x".repeat(100_000)]).stream();
+  assert.equal((await post(`${url}/raw`, chunked())).body.length, 100_256);
+  assert.deepEqual((await post(`${url}/raw`, chunked())).summary, [200, "replayed"]);
+  assert.equal((await post(`${url}/late`, chunked())).body.length, 100_256);
+  assert.equal((await post(`${url}/late`, "", {}, "empty")).body.length, 0);
+  assert.equal((await post(`${url}/form`, form())).text, "tea");
+  assert.deepEqual((await post(`${url}/form`, form())).summary, [200, "replayed"]);
+  assert.deepEqual((await post(`${url}/form`, form("coffee"))).summary, [422, "key_reused"]);
+  assert.deepEqual((await post(`${url}/form`, form("none"), {}, "n")).summary, [500, "not_applied"], "multer keeps the context");
+});
+
+test("express: body that a parser has read before is compared by its value", async (t) => {
+  const app = express();
+  app.use(express.json(), multer().any());
+  app.post("/json", forExpress.protectKey(await client(t), { subject: anonymous }), (request, response) => response.send(request.body));
+  app.use((error, _request, response, _next) => response.status(500).send(error.message));
+  const url = await serve(t, app);
+  assert.deepEqual((await post(`${url}/json`, '{"a":1,"b":2}', JSON_TYPE)).summary, [200, "executed"]);
+  assert.deepEqual((await post(`${url}/json`, '{"b":2,"a":1}', JSON_TYPE)).summary, [200, "replayed"]);
+  assert.deepEqual((await post(`${url}/json`, '{"a":1,"b":3}', JSON_TYPE)).summary, [422, "key_reused"]);
+  assert.match((await post(`${url}/json`, form(), {}, "f")).text, /put Onceward before/, "files would not be compared");
+});
+
+test("express: error after the response changes nothing, and a response that ends twice is sent once", async (t) => {
+  const app = express();
+  const protect = forExpress.protectKey(await client(t), { subject: anonymous });
+  app.post("/late-error", protect, async (_, response) => {
+    response.status(201).send("made");
+    throw new Error("after the response");
+  });
+  app.post("/head", protect, (_, response) => {
+    response.setHeader("x-one", "1");
+    response.writeHead(201, "Made", ["X-Two", "2", "location", "/1"]);
+    response.end("made");
+    response.end("again");
+  });
+  app.post("/length", protect, (_, response) => {
+    response.writeHead(201, { "content-length": 8 });
+    assert.equal(response.write("made"), true);
+    response.end("made");
+  });
+  const url = await serve(t, app);
+  t.mock.method(console, "error", () => undefined);
+  for (const outcome of ["executed", "replayed"]) {
+    const late = await post(`${url}/late-error`, "");
+    assert.deepEqual([...late.summary, late.text], [201, outcome, "made"]);
+    const head = await post(`${url}/head`, "");
+    assert.deepEqual([...head.summary, head.text, head.headers.get("location")], [201, outcome, "made", "/1"]);
+    assert.deepEqual([head.headers.get("x-one"), head.headers.get("x-two")], outcome === "executed" ? ["1", "2"] : [null, null]);
+    const length = await post(`${url}/length`, "");
+    assert.deepEqual([...length.summary, length.text], [201, outcome, "mademade"]);
+  }
+});
+
+test("express: large stream is sent with backpressure", async (t) => {
+  const app = express();
+  const size = 64 * 1024;
+  let buffered = 0;
+  app.post("/stream", forExpress.protectKey(await client(t), { subject: anonymous }), async (_, response) => {
+    for (let at = 0; at < 400; at += 1) {
+      if (!response.write(Buffer.alloc(size))) await new Promise((go) => response.once("drain", go));
+      buffered = Math.max(buffered, response.writableLength);
+    }
+    response.end();
+  });
+  const answer = await post(`${await serve(t, app)}/stream`, "");
+  assert.equal(answer.body.length, 400 * size);
+  assert.ok(buffered <= 2 * size, `${buffered} bytes in memory`);
+});
+
+test("fastify: parsers and multipart find the whole body", async (t) => {
+  const protect = forFastify.protectKey(await client(t), { subject: anonymous });
+  const app = Fastify();
+  await app.register(multipart);
+  app.post("/json", protect, async ({ body }) => body);
+  app.post("/checked", { ...protect, schema: { body: { type: "object", required: ["item"] } } }, async ({ body }) => body);
+  app.post("/form", protect, async (request) => {
+    const file = await request.file();
+    assert.ok((await file.toBuffer()).equals(FILE));
+    return file.fields.item.value;
+  });
+  app.post("/none", protect, async () => {
+    throw new NotApplied();
+  });
+  app.setErrorHandler((error, _, reply) => reply.code(error.statusCode ?? 500).send({ failed: error.message }));
+  t.after(() => app.close());
+  const url = await app.listen({ port: 0, host: "127.0.0.1" });
+  assert.equal((await post(`${url}/json`, '{"a":1}', JSON_TYPE)).text, '{"a":1}');
+  assert.deepEqual((await post(`${url}/json`, '{"a":1}', JSON_TYPE)).summary, [200, "replayed"]);
+  assert.equal((await post(`${url}/form`, form())).text, "tea");
+  assert.deepEqual((await post(`${url}/form`, form())).summary, [200, "replayed"]);
+  const chunked = () => new Blob(['{"item":"', "x".repeat(100_000), '"}']).stream();
+  assert.equal((await post(`${url}/json`, chunked(), JSON_TYPE, "chunked")).text.length, 100_011);
+  assert.deepEqual((await post(`${url}/checked`, "{}", JSON_TYPE)).summary, [400, "not_applied"], "the handler was not called");
+  assert.deepEqual((await post(`${url}/checked`, '{"item":1}', JSON_TYPE)).summary, [200, "executed"]);
+  assert.deepEqual((await post(`${url}/none`, "")).summary, [500, "not_applied"], "also with an error handler");
+  const inject = () => app.inject({ method: "POST", url: "/json", headers: { "idempotency-key": "i" }, payload: { a: 1 } });
+  assert.deepEqual([(await inject()).headers["onceward-outcome"], (await inject()).headers["onceward-outcome"]], ["executed", "replayed"]);
+});
+
+test("fastify: plugin protects the routes of its scope only", async (t) => {
+  const onceward = await client(t);
+  const app = Fastify();
+  await app.register(async (scope) => {
+    await scope.register(forFastify.protectAll, forFastify.protectKey(onceward, { subject: anonymous }));
+    scope.post("/inside", async () => "made");
+  });
+  app.post("/outside", async () => "made");
+  t.after(() => app.close());
+  const url = await app.listen({ port: 0, host: "127.0.0.1" });
+  assert.deepEqual([(await post(`${url}/inside`, "")).outcome, (await post(`${url}/outside`, "")).outcome], ["executed", null]);
+});

@@ -1,0 +1,64 @@
+// The published package: it matches its sources, and works when it is installed from its tarball.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+const root = new URL("..", import.meta.url).pathname;
+const text = (path) => readFileSync(join(root, path), "utf8");
+const ENTRIES = ["", "/express", "/fastify", "/fetch"];
+
+function folder(t) {
+  const path = mkdtempSync(join(tmpdir(), "onceward-package-"));
+  t.after(() => rmSync(path, { recursive: true }));
+  return path;
+}
+
+function files(path) {
+  return readdirSync(path, { recursive: true, withFileTypes: true }).flatMap((entry) => (entry.isFile() ? [join(entry.parentPath, entry.name).slice(path.length + 1)] : []));
+}
+
+test("dist/ matches the sources (otherwise run `npm run build`)", (t) => {
+  const built = join(folder(t), "dist");
+  execFileSync(process.execPath, ["scripts/build.mjs", built], { cwd: root });
+  assert.deepEqual(files(join(root, "dist")).sort(), files(built).sort());
+  for (const file of files(built)) assert.equal(text(`dist/${file}`), readFileSync(join(built, file), "utf8"), file);
+});
+
+test("packed package works from ESM, CommonJS and TypeScript", (t) => {
+  const [pack, user] = [folder(t), folder(t)];
+  // A clean clone has the committed files only.
+  execFileSync("sh", ["-c", `git ls-files . | tar -c -T - | tar -x -C ${pack}`], { cwd: root });
+  const npm = (cwd, ...command) => execFileSync("npm", command, { cwd, stdio: ["ignore", "pipe", "ignore"] }).toString();
+  const [{ filename }] = JSON.parse(npm(pack, "pack", "--json"));
+  writeFileSync(join(user, "package.json"), "{}");
+  npm(user, "install", "--offline", "--no-audit", "--no-fund", join(pack, filename));
+  assert.deepEqual(readdirSync(join(user, "node_modules")).filter((name) => !name.startsWith(".")), ["onceward-node"]);
+  for (const entry of ENTRIES) {
+    const use = `const { Onceward, anonymous } = x; new Onceward("http://localhost:1"); console.log(anonymous(), Object.keys(x).length)`;
+    const node = (...options) => execFileSync(process.execPath, options, { cwd: user }).toString();
+    const imported = node("--input-type=module", "-e", `import * as x from "onceward-node${entry}"; ${use}`);
+    assert.equal(imported, node("-e", `const x = require("onceward-node${entry}"); ${use}`));
+    assert.match(imported, /^anonymous \d+\n$/);
+  }
+});
+
+test("the package contains builds, types, licenses and README, and has no dependencies", () => {
+  const [{ files: packed }] = JSON.parse(execFileSync("npm", ["pack", "--dry-run", "--json"], { cwd: root, stdio: ["ignore", "pipe", "ignore"] }));
+  const paths = packed.map(({ path }) => path);
+  const own = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "package.json"];
+  assert.deepEqual(paths.toSorted(), [...own, ...files(join(root, "dist")).map((file) => `dist/${file}`)].toSorted());
+  for (const file of ["LICENSE-APACHE", "LICENSE-MIT"]) assert.equal(text(file), text(`../../${file}`));
+  const { dependencies, peerDependencies, exports } = JSON.parse(text("package.json"));
+  assert.deepEqual([dependencies, peerDependencies], [undefined, undefined]);
+  for (const entry of ENTRIES) {
+    for (const { types, default: code } of Object.values(exports[`.${entry}`])) assert.ok(paths.includes(types.slice(2)) && paths.includes(code.slice(2)));
+  }
+});
+
+test("the lock file contains no registry URL", () => {
+  assert.doesNotMatch(text("package-lock.json"), /"resolved"|https?:\/\/[^"]*registry/);
+});

@@ -1,0 +1,1 @@
+"""What the tests start: the service, a network that fails, and shops."""

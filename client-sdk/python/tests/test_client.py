@@ -1,0 +1,306 @@
+"""The client against a real service, over a network that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from harness.network import Network
+from harness.process import API_KEY, until
+
+from onceward import NotApplied, Onceward, Rejected, Replayed, Reply, Unknown, async_transport, once
+
+Open = Callable[..., Network]
+
+
+def named(**more: Any) -> dict[str, Any]:
+    """Returns the arguments of a claim on a new key."""
+    return {"key": uuid.uuid4().hex, "action": "order", "subject": "alice"} | more
+
+
+def code_of(onceward: Onceward, claim: dict[str, Any]) -> str:
+    """Returns what a duplicate receives: a code, `replayed` or `run`."""
+    try:
+        with onceward.claim(**claim):
+            return "run"
+    except Replayed:
+        return "replayed"
+    except Rejected as rejected:
+        return rejected.code
+
+
+def test_second_claim_receives_the_reply(onceward: Onceward) -> None:
+    claim = named(fingerprint="a")
+    with onceward.claim(**claim) as first:
+        assert code_of(onceward, claim) == "in_progress"
+        first.complete(Reply.json({"order": 1}, 201))
+    with pytest.raises(Replayed) as replayed, onceward.claim(**claim):
+        pytest.fail("it ran twice")
+    assert (replayed.value.reply.status, replayed.value.reply.value()) == (201, {"order": 1})
+    assert code_of(onceward, claim | {"fingerprint": "b"}) == "key_reused"
+    assert code_of(onceward, claim | {"subject": "bob"}) == "run"
+
+
+@pytest.mark.parametrize(
+    ("at_most_once", "error", "code"),
+    [
+        (True, None, "reply_not_kept"),
+        (True, RuntimeError, "outcome_unknown"),
+        (False, RuntimeError, "run"),
+        (True, NotApplied, "run"),
+        (False, Unknown, "in_progress"),
+        (False, KeyboardInterrupt, "in_progress"),
+        (False, SystemExit, "in_progress"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_exception_settles_the_claim_by_its_type(
+    onceward: Onceward, at_most_once: bool, error: type[BaseException] | None, code: str, is_async: bool
+) -> None:
+    claim = named(at_most_once=at_most_once, lease=30.0 if code == "in_progress" else 0.6)
+
+    def work() -> None:
+        if error:
+            raise error
+
+    async def arun() -> None:
+        async with onceward.claim(**claim):
+            work()
+
+    def run() -> None:
+        with onceward.claim(**claim):
+            work()
+
+    try:
+        asyncio.run(arun()) if is_async else run()
+    except BaseException as raised:
+        assert error is not None and isinstance(raised, error)
+    if code == "outcome_unknown":
+        until("the lease has expired", lambda: code_of(onceward, claim) == code)
+    assert code_of(onceward, claim) == code
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_blocked_handler_keeps_its_claim(onceward: Onceward, is_async: bool) -> None:
+    claim, is_claimed = named(lease=0.4, at_most_once=False), threading.Event()
+
+    def hold() -> None:
+        with onceward.claim(**claim):
+            is_claimed.set()
+            time.sleep(1.2)
+
+    async def ahold() -> None:
+        async with onceward.claim(**claim):
+            is_claimed.set()
+            time.sleep(1.2)  # Blocks the event loop.
+
+    holder = threading.Thread(target=lambda: asyncio.run(ahold()) if is_async else hold())
+    holder.start()
+    assert is_claimed.wait(5)
+    end = time.monotonic() + 0.9
+    while time.monotonic() < end:
+        assert code_of(onceward, claim) == "in_progress"
+        time.sleep(0.03)
+    holder.join()
+    assert code_of(onceward, claim) == "reply_not_kept"
+
+
+def test_cancelled_task_leaves_the_outcome_unknown(onceward: Onceward) -> None:
+    claim = named(lease=0.6)
+
+    async def main() -> None:
+        async with onceward.claim(**claim):
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(10)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    # The key stays claimed: another request would run otherwise.
+    until("the lease has expired", lambda: code_of(onceward, claim) != "in_progress")
+    assert code_of(onceward, claim) == "outcome_unknown"
+
+
+@pytest.mark.parametrize("library", ["httpx", "threads"])
+def test_cancelled_claim_ran_nothing_and_is_released(
+    network: Open, monkeypatch: pytest.MonkeyPatch, library: str, onceward: Onceward
+) -> None:
+    if library == "threads":
+        monkeypatch.setattr(async_transport, "httpx", None)
+    slow = network(lambda path, number: 0.3 if (path, number) == ("/claim", 1) else "pass")
+    claim = named()
+
+    async def main() -> None:
+        async with asyncio.timeout(0.15), Onceward(slow.url, API_KEY).claim(**claim):
+            pytest.fail("the claim was cancelled")
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    until("the key is released", lambda: bool(slow.bodies("/claim/release")))
+    until("the key is free", lambda: code_of(onceward, claim) != "in_progress")
+    assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
+
+
+@pytest.mark.parametrize("transport", ["blocking", "httpx", "threads"])
+@pytest.mark.parametrize("fault", ["lose", "drop", 503])
+def test_claim_without_answer_is_repeated_with_its_attempt(
+    network: Open, monkeypatch: pytest.MonkeyPatch, fault: str | int, transport: str
+) -> None:
+    if transport == "threads":
+        monkeypatch.setattr(async_transport, "httpx", None)
+    faulty = network(lambda path, number: fault if path == "/claim" and number <= 2 else "pass")
+    client, claim, runs = Onceward(faulty.url, API_KEY), named(), []
+
+    async def arun() -> None:
+        async with client.claim(**claim):
+            runs.append(1)
+
+    if transport == "blocking":
+        with client.claim(**claim):
+            runs.append(1)
+    else:
+        asyncio.run(arun())
+    bodies = faulty.bodies("/claim")
+    assert (len(runs), len(bodies), len(set(bodies))) == (1, 3, 1)
+    assert code_of(client, claim) == "reply_not_kept"
+    assert json.loads(faulty.bodies("/claim")[-1])["attempt"] != json.loads(bodies[0])["attempt"]
+
+
+def test_unreachable_service_runs_nothing_soon(network: Open) -> None:
+    gone = network()
+    gone.close()
+    began = time.monotonic()
+    assert code_of(Onceward(gone.url, API_KEY), named()) == "store_unavailable"
+    assert time.monotonic() - began < 2
+
+
+def test_silent_service_runs_nothing_within_the_lease(network: Open) -> None:
+    silent = network(lambda path, number: 2.0)
+    began = time.monotonic()
+    assert code_of(Onceward(silent.url, API_KEY), named(lease=0.6)) == "store_unavailable"
+    assert time.monotonic() - began < 1.5
+
+
+def test_wrong_api_key_is_logged_and_runs_nothing(network: Open, caplog: pytest.LogCaptureFixture) -> None:
+    through = network()
+    assert code_of(Onceward(through.url, "a-wrong-key-canary"), named()) == "store_unavailable"
+    assert len(through.calls) == 1, "a wrong key does not become right"
+    assert "ONCEWARD_API_KEY is missing or wrong" in caplog.text and "canary" not in caplog.text
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_lost_completion_is_repeated_in_the_background(network: Open, onceward: Onceward, is_async: bool) -> None:
+    faulty = network(lambda path, number: "drop" if path == "/claim/complete" else "pass")
+    client, claim = Onceward(faulty.url, API_KEY), named(lease=0.5)
+
+    async def arun() -> None:
+        async with client.claim(**claim) as claimed:
+            await claimed.acomplete(Reply.json("done"))
+
+    if is_async:
+        asyncio.run(arun())
+    else:
+        with client.claim(**claim) as claimed:
+            claimed.complete(Reply.json("done"))
+    end = time.monotonic() + 0.8
+    while time.monotonic() < end:
+        assert code_of(onceward, claim) == "in_progress", "renewed for longer than its lease"
+        time.sleep(0.03)
+    faulty.plan = lambda path, number: "pass"
+    until("the reply is stored", lambda: code_of(onceward, claim) == "replayed")
+
+
+def test_reply_that_is_not_accepted_is_left_out(network: Open, onceward: Onceward) -> None:
+    claim, large = named(), named()
+    with onceward.claim(**claim) as claimed:
+        claimed.complete(Reply(201, (("bad header", "\n"),), b""))
+    assert code_of(onceward, claim) in ("reply_not_kept", "replayed")
+    with onceward.claim(**large) as claimed:
+        claimed.complete(Reply(201, (), b"." * (1024 * 1024 + 1)))
+    assert code_of(onceward, large) == "reply_not_kept"
+
+
+def test_stuck_renewal_loses_no_claim(network: Open, onceward: Onceward) -> None:
+    faulty = network(lambda path, number: 3.0 if (path, number) == ("/claim/renew", 1) else "pass")
+    claim = named(lease=0.9, at_most_once=False)
+    with Onceward(faulty.url, API_KEY).claim(**claim):
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert code_of(onceward, claim) == "in_progress"
+            time.sleep(0.03)
+    assert code_of(onceward, claim) == "reply_not_kept"
+
+
+def test_token_is_redeemed_once_and_can_be_released(network: Open) -> None:
+    lossy = network(lambda path, number: "lose" if number == 1 and path.startswith("/token/") else "pass")
+    client = Onceward(lossy.url, API_KEY)
+    token = client.issue(action="order", subject="alice", ttl=60).token
+    with pytest.raises(Rejected, match="token_invalid"):
+        client.redeem(token, action="order", subject="bob")
+    redeemed = client.redeem(token, action="order", subject="alice")
+    with pytest.raises(Rejected, match="token_used"):
+        client.redeem(token, action="order", subject="alice")
+    assert redeemed.release()
+    assert asyncio.run(client.aredeem(token, action="order", subject="alice")).run_id != redeemed.run_id
+    assert token not in repr(redeemed) + repr(client.issue())
+
+
+def test_token_is_claimed_with_its_reply(onceward: Onceward) -> None:
+    claim = {"token": asyncio.run(onceward.aissue()).token, "action": "order", "subject": "anonymous"}
+    with onceward.claim(**claim) as claimed:
+        claimed.complete(Reply(201))
+    assert code_of(onceward, claim) == "replayed"
+
+
+def test_decorated_function_returns_its_first_result(onceward: Onceward) -> None:
+    calls: list[str] = []
+    prefix = uuid.uuid4().hex
+
+    @once(onceward, key=lambda message: prefix + message, subject="billing")
+    def consume(message: str) -> dict[str, str]:
+        calls.append(message)
+        return {"consumed": message}
+
+    @once(onceward, key=lambda message: prefix + message, subject="billing")
+    async def aconsume(message: str) -> str:
+        if message == "fails":
+            raise NotApplied
+        calls.append(message)
+        return message
+
+    assert consume("a") == consume("a") == {"consumed": "a"}
+    assert [asyncio.run(aconsume("b")), asyncio.run(aconsume("b"))] == ["b", "b"]
+    for _ in range(2):
+        with pytest.raises(NotApplied):
+            asyncio.run(aconsume("fails"))
+    assert calls == ["a", "b"]
+
+
+def test_result_that_is_not_json_is_not_repeated(onceward: Onceward) -> None:
+    calls, key = [], uuid.uuid4().hex
+
+    @once(onceward, key=lambda: key, subject="billing")
+    def make() -> object:
+        calls.append(1)
+        return object()
+
+    assert make() is not None
+    with pytest.raises(Rejected, match="reply_not_kept"):
+        make()
+    assert len(calls) == 1
+
+
+def test_claim_without_subject_or_key_says_what_to_pass(onceward: Onceward) -> None:
+    with pytest.raises(ValueError, match="subject is required: pass the id of the client"):
+        onceward.claim(key="k", action="order", subject="")
+    with pytest.raises(ValueError, match="pass key=… or token=…"):
+        onceward.claim(action="order", subject="alice")
+    with pytest.raises(ValueError, match="ONCEWARD_URL"):
+        Onceward("")
