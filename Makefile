@@ -8,6 +8,8 @@ NODE := 20
 GATEWAYS := target/gateways
 # Folder of the Redis and Valkey servers that Debian 12 does not package, and those that every test run needs.
 SERVERS := target/servers
+# Virtual environment of the Python package's tests.
+PYTHON := target/python
 NATIVE_SERVERS := redis-8.10 valkey-9.0
 # The former version, which can run beside this one during an upgrade, and the folder of its build.
 FORMER_COMMIT := c5fd720
@@ -34,7 +36,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: setup lint web node unit doc ## Set up, then check and test everything, as CI does
+test: setup lint web node python unit doc ## Set up, then check and test everything, as CI does
 
 .PHONY: setup
 setup: ## Install the programs that the tests need
@@ -50,6 +52,11 @@ setup: ## Install the programs that the tests need
 	pip3 install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target $(GATEWAYS) -r tests/gateways.txt && \
 	cp tests/gateways.txt $(GATEWAYS)/pins; }
 	@tests/servers.sh $(SERVERS) $(NATIVE_SERVERS)
+	@cmp -s client-sdk/python/tests/requirements.txt $(PYTHON)/pins || { rm -rf $(PYTHON) && python3 -m venv $(PYTHON) && \
+	$(PYTHON)/bin/pip install -q --disable-pip-version-check --only-binary :all: --require-hashes -r client-sdk/python/tests/requirements.txt && \
+	cp client-sdk/python/tests/requirements.txt $(PYTHON)/pins; }
+	@cmp -s client-sdk/node/package-lock.json client-sdk/node/node_modules/installed-lock.json || { cd client-sdk/node && npm ci --no-audit --no-fund && \
+	cp package-lock.json node_modules/installed-lock.json; }
 
 .PHONY: lint
 lint: ## Check format and lints, with all features, with none, and with tower alone
@@ -70,9 +77,14 @@ web: ## Check and test the browser SDK and the demo, by themselves and in Chromi
 
 .PHONY: node
 node: ## Check and test the Node SDK: types, tests on Express, Fastify and the Fetch API, and its package
-	cd client-sdk/node && npm ci --no-audit --no-fund
 	cargo test --workspace --all-features --all-targets --locked --no-run
 	cd client-sdk/node && npm test
+
+.PHONY: python
+python: ## Check, test and package the Python package, against the built service
+	cargo build -p onceward-server --locked
+	cd client-sdk/python && ../../$(PYTHON)/bin/mypy && ../../$(PYTHON)/bin/python -m pytest
+	rm -rf $(PYTHON)/wheel && $(PYTHON)/bin/pip wheel -q --disable-pip-version-check --no-deps -w $(PYTHON)/wheel ./client-sdk/python
 
 .PHONY: unit
 unit: ## Run unit and integration tests

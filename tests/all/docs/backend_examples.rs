@@ -41,6 +41,8 @@ impl Backend {
             .envs([("ONCEWARD_URL", onceward), ("ONCEWARD_API_KEY", KEY)])
             .envs(more.iter().copied())
             .env("LEDGER", ledger.path())
+            .env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../client-sdk/python"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log.reopen().unwrap())
