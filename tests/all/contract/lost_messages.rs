@@ -6,7 +6,7 @@ use onceward_tests::contract::network::{Lost, Step};
 use onceward_tests::contract::stack::Stack;
 use onceward_tests::contract::stage::{LEASE, LONG, Stage};
 use onceward_tests::polling::until;
-use onceward_tests::shop::TAKES;
+use onceward_tests::shop::{ORDER, TAKES};
 use reqwest::RequestBuilder;
 
 /// The time that a handler takes so that the loss can be arranged meanwhile, in milliseconds.
@@ -21,6 +21,13 @@ async fn answered(what: &str, request: impl Fn() -> RequestBuilder, expected: &[
         is_answered
     })
     .await;
+}
+
+/// Completes one run and releases another, so that Redis has loaded the scripts of both commands.
+async fn warm_up(stage: &Stage) {
+    let submit = |key| stage.shop().submit("/retryable", key).header(ORDER, "warm");
+    assert_eq!(send(submit("completed")).await.said(), "201 executed");
+    assert_eq!(send(submit("released").header(RAISE, "not-applied")).await.outcome, "not_applied");
 }
 
 pub(super) async fn lost_claim_runs_once(stack: Stack) {
@@ -46,6 +53,7 @@ pub(super) async fn lost_claim_runs_once(stack: Stack) {
 pub(super) async fn lost_renewal_keeps_the_claim(stack: Stack) {
     for lost in [Lost::Request, Lost::Response] {
         let stage = Stage::of(stack).shops(2).lease(LEASE).open().await;
+        warm_up(&stage).await;
         let takes = (LEASE * 2).as_millis().to_string();
         let slow = tokio::spawn(send(stage.shop().submit("/retryable", "k").header(TAKES, takes)));
         stage.recorded("begun", 1).await;
@@ -58,6 +66,7 @@ pub(super) async fn lost_renewal_keeps_the_claim(stack: Stack) {
 
 pub(super) async fn lost_completion_is_repeated(stack: Stack) {
     let stage = Stage::of(stack).open().await;
+    warm_up(&stage).await;
     for (at, lost) in [Lost::Request, Lost::Response].into_iter().enumerate() {
         let submit = || stage.shop().submit("/orders", &format!("{lost:?}"));
         let slow = tokio::spawn(send(submit().header(TAKES, SLOW)));
@@ -74,6 +83,7 @@ pub(super) async fn lost_completion_is_repeated(stack: Stack) {
 
 pub(super) async fn lost_release_is_repeated(stack: Stack) {
     let stage = Stage::of(stack).lease(LEASE).open().await;
+    warm_up(&stage).await;
     for (at, lost) in [Lost::Request, Lost::Response].into_iter().enumerate() {
         let submit = || stage.shop().submit("/retryable", &format!("{lost:?}"));
         stage.network.lose(Step::Release, lost);
