@@ -52,6 +52,11 @@ setup: ## Install the programs that the tests need
 	pip3 install -q --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --target $(GATEWAYS) -r tests/gateways.txt && \
 	cp tests/gateways.txt $(GATEWAYS)/pins; }
 	@tests/servers.sh $(SERVERS) $(NATIVE_SERVERS)
+	@cmp -s client-sdk/python/tests/requirements.txt $(PYTHON)/pins || { rm -rf $(PYTHON) && python3 -m venv --without-pip $(PYTHON) && \
+	pip3 --python $(PYTHON)/bin/python install -q --disable-pip-version-check --only-binary :all: --require-hashes -r client-sdk/python/tests/requirements.txt && \
+	cp client-sdk/python/tests/requirements.txt $(PYTHON)/pins; }
+	@cmp -s client-sdk/node/package-lock.json client-sdk/node/node_modules/installed-lock.json || { cd client-sdk/node && npm ci --no-audit --no-fund && \
+	cp package-lock.json node_modules/installed-lock.json; }
 
 .PHONY: lint
 lint: ## Check format and lints, with all features, with none, and with tower alone
@@ -71,16 +76,12 @@ web: ## Check and test the browser SDK and the demo, by themselves and in Chromi
 	node --test web-demo/browser/*.test.mjs server/browser/*.test.mjs
 
 .PHONY: node
-node: ## Check and test the Node SDK: types, tests on Express, Fastify and the Fetch API, and its package
-	cd client-sdk/node && npm ci --no-audit --no-fund
+node: setup ## Check and test the Node SDK: types, tests on Express, Fastify and the Fetch API, and its package
 	cargo test --workspace --all-features --all-targets --locked --no-run
 	cd client-sdk/node && npm test
 
 .PHONY: python
-python: ## Check, test and package the Python package, against the built service
-	@cmp -s client-sdk/python/tests/requirements.txt $(PYTHON)/pins || { rm -rf $(PYTHON) && python3 -m venv --without-pip $(PYTHON) && \
-	pip3 --python $(PYTHON)/bin/python install -q --disable-pip-version-check --only-binary :all: --require-hashes -r client-sdk/python/tests/requirements.txt && \
-	cp client-sdk/python/tests/requirements.txt $(PYTHON)/pins; }
+python: setup ## Check, test and package the Python package, against the built service
 	cargo build --workspace --all-features --locked --bin onceward
 	cd client-sdk/python && ../../$(PYTHON)/bin/mypy && ../../$(PYTHON)/bin/python -m pytest
 	rm -rf $(PYTHON)/wheel && pip3 wheel -q --disable-pip-version-check --no-deps -w $(PYTHON)/wheel ./client-sdk/python
@@ -163,9 +164,14 @@ test-upgrade: setup ## Run this version and the former one on one Redis (minutes
 soak: setup ## Send mixed traffic for SOAK seconds (600) over a slow, failing network, while one process is killed
 	SOAK=$(SOAK) cargo test --release --workspace --all-features --locked --test all soak:: -- --nocapture
 
+.PHONY: contract
+contract: setup ## Run the contract suite on every stack, with 200 parallel duplicates (minutes)
+	DUPLICATES=200 cargo test --workspace --all-features --locked --test all contract:: -- --test-threads 4
+
 .PHONY: sdk-faults
-sdk-faults: setup ## Send 10,000 SDK submissions over a network that fails one request in three (minutes)
-	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all sdk::network_faults:: -- --nocapture
+sdk-faults: setup ## Send 10,000 SDK submissions to an application and to each stack of the contract suite, over a network that fails one request in three (an hour)
+	SUBMISSIONS=10000 cargo test --release --workspace --all-features --locked --test all submissions_take_effect_once_despite_network_faults -- \
+	--nocapture --test-threads 2
 
 .PHONY: proxy-faults
 proxy-faults: setup ## Send 10,000 submissions through two proxies over a network that fails one request in three, while proxies and upstream are killed (minutes)
@@ -208,6 +214,11 @@ bench-proxy: ## Measure `onceward proxy` beside nginx as a plain proxy, in one r
 	@$(MAKE) --no-print-directory setup NEEDS="$(NEEDS) $(BENCH_NEEDS)"
 	cargo build --release -p onceward-server --locked
 	cargo run --release -p onceward-bench --locked -- proxy target/release/onceward
+
+.PHONY: bench-sdk
+bench-sdk: setup ## Measure the latency of each Python and Node middleware beside the same handler without it, at 200 requests/s, in one run (minutes after the build)
+	cargo build --release -p onceward-server --locked
+	cargo run --release -p onceward-bench --locked -- sdk target/release/onceward
 
 .PHONY: bench-sending
 bench-sending: ## Measure the gain of batches and of one Redis connection per worker, on actix-web and axum (minutes after the build)

@@ -9,6 +9,7 @@
 //! | `onceward-bench cluster [ROUNDS [SECONDS]]` | a cluster of three masters compared with one Redis |
 //! | `onceward-bench peers PROGRAM [ROUNDS [SECONDS]]` | a key, on actix-web and on axum, compared with the crate `idempotent` on axum, which the program serves |
 //! | `onceward-bench proxy PROGRAM [ROUNDS [SECONDS]]` | `onceward proxy`, which the program serves, compared with nginx as a plain proxy |
+//! | `onceward-bench sdk PROGRAM [ROUNDS [SECONDS]]` | latency of a protected route of each Python and Node middleware compared with the same handler without it, at 200 requests per second; the program is the service |
 //! | `onceward-bench sending [ROUNDS [SECONDS]]` | Redis with and without batches and a connection per worker, on actix-web and on axum |
 //! | `onceward-bench verbs [ROUNDS]` | CPU per verb of the store, with scripts and with native commands |
 //! | `onceward-bench memory [ROUNDS]` | time and instructions per verb of the memory store |
@@ -72,6 +73,8 @@ mod route_comparison;
 mod scale;
 mod scale_server;
 mod scaled_store;
+mod sdk_comparison;
+mod sdk_shop;
 mod sending_comparison;
 mod server_process;
 mod sql_claims;
@@ -112,6 +115,8 @@ const CLUSTER: &str = "cluster";
 const PEERS: &str = "peers";
 /// The command for the proxy and nginx.
 const PROXY: &str = "proxy";
+/// The command for the Python and Node SDKs.
+const SDK: &str = "sdk";
 /// The command for batches and connections per worker.
 const SENDING: &str = "sending";
 /// The command for the verbs of the store.
@@ -125,7 +130,7 @@ const SCALE: &str = "scale";
 /// Default number of expired rows.
 const EXPIRED: u64 = 10_000_000;
 const USAGE: &str = "usage: onceward-bench [latency | clients | cluster | sending] [ROUNDS [SECONDS]], onceward-bench allocations, \
-    onceward-bench peers | proxy PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs | memory [ROUNDS], \
+    onceward-bench peers | proxy | sdk PROGRAM [ROUNDS [SECONDS]], onceward-bench verbs | memory [ROUNDS], \
     onceward-bench scale [LARGEST [CHART]], or onceward-bench sql [EXPIRED]";
 
 /// Runs the command in the arguments of the process.
@@ -167,6 +172,9 @@ fn begin(arguments: &[&str]) -> Result<(), Failure> {
         [PROXY, program, ref rest @ ..] => {
             with_rounds(rest, SECONDS, |rounds, seconds| proxy_comparison::measure(Path::new(program), rounds, seconds))
         }
+        [SDK, program, ref rest @ ..] => with_rounds(rest, sdk_comparison::SECONDS, |rounds, seconds| {
+            sdk_comparison::measure(Path::new(program), rounds, seconds)
+        }),
         [SENDING, ref rest @ ..] => with_rounds(rest, SECONDS, sending_comparison::measure),
         [VERBS] => verb_costs::measure(ROUNDS),
         [VERBS, rounds] => verb_costs::measure(at_least_one(rounds)?),

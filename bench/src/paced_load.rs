@@ -43,7 +43,12 @@ impl Schedule {
 
 /// Returns the number of requests of a load of some seconds, including its warm-up.
 pub(crate) fn requests(seconds: u64) -> usize {
-    ((WARM_UP + seconds) * RATE) as usize
+    requests_at(RATE, seconds)
+}
+
+/// Like [`requests`], at another rate.
+pub(crate) fn requests_at(rate: u64, seconds: u64) -> usize {
+    ((WARM_UP + seconds) * rate) as usize
 }
 
 /// Sends requests for some seconds, and prints the percentiles of their latency.
@@ -53,12 +58,18 @@ pub(crate) fn run(case: &Case, url: &str, tokens: &Path, seconds: u64) -> Result
     if wanted.len() < requests(seconds) {
         return Err("the file has fewer tokens than requested".into());
     }
-    let connections = (0..CONNECTIONS).map(|_| HttpConnection::open(url)).collect::<Result<Vec<_>, _>>()?;
-    let schedule = Schedule { first: Instant::now() + LEAD, interval: Duration::from_secs(1) / RATE as u32 };
-    let sent = send_all(connections, &wanted, schedule, case.status)?;
-    let measured = sent.into_iter().filter(|(number, _)| *number >= requests(0)).map(|(_, request)| request);
-    println!("{}", PacedResult::of(&measured.collect::<Vec<_>>()).ok_or("no requests")?);
+    println!("{}", send_at(RATE, url, &wanted, case.status)?);
     Ok(())
+}
+
+/// Sends requests at a rate, and returns the percentiles of the latency of those after the warm-up.
+pub(crate) fn send_at(rate: u64, url: &str, wanted: &[Vec<u8>], status: u16) -> Result<PacedResult, Failure> {
+    let connections = (0..CONNECTIONS).map(|_| HttpConnection::open(url)).collect::<Result<Vec<_>, _>>()?;
+    let schedule = Schedule { first: Instant::now() + LEAD, interval: Duration::from_secs(1) / rate as u32 };
+    let sent = send_all(connections, wanted, schedule, status)?;
+    let measured = sent.into_iter().filter(|(number, _)| *number >= (WARM_UP * rate) as usize);
+    let measured: Vec<_> = measured.map(|(_, request)| request).collect();
+    Ok(PacedResult::of(&measured).ok_or("no requests")?)
 }
 
 /// Sends every request at its time, each connection in its own thread. Returns the numbers and times of the requests.

@@ -28,6 +28,8 @@ mod cli {
     mod commands;
 }
 
+mod contract;
+
 /// The demo shop.
 mod demo {
     mod backend_snippets;

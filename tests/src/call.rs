@@ -6,12 +6,15 @@ use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+use reqwest::Method;
 use reqwest::header::HeaderMap;
 
 use crate::ledger::Ledger;
 
 /// A request, without the part of it that the handler [takes](crate::handler::Handler) as a second argument.
 pub struct Call {
+    /// The method.
+    pub method: Method,
     /// The path and the query, as they were sent.
     pub target: String,
     /// The headers.

@@ -29,7 +29,8 @@ pub fn call_of(request: &HttpRequest, ledger: &Ledger, body: Bytes) -> Call {
     let values = Path::<Vec<String>>::extract(request).now_or_never().and_then(Result::ok);
     let values = values.map(Path::into_inner).unwrap_or_default();
     let parameters = request.match_info().iter().map(|(name, _)| name.to_owned()).zip(values).collect();
-    Call { target: request.uri().to_string(), headers, parameters, body, ledger: ledger.clone() }
+    let method = reqwest::Method::from_bytes(request.method().as_str().as_bytes()).expect("the name of a method");
+    Call { method, target: request.uri().to_string(), headers, parameters, body, ledger: ledger.clone() }
 }
 
 /// Returns the response of a handler of the suite.

@@ -24,7 +24,8 @@ use crate::reply::{Reply, ReplyBody};
 pub(super) fn call_of(head: &mut Parts, ledger: &Ledger, body: Bytes) -> Call {
     let parameters = Path::<HashMap<String, String>>::from_request_parts(head, &()).now_or_never();
     let parameters = parameters.and_then(Result::ok).map(|Path(parameters)| parameters).unwrap_or_default();
-    Call { target: head.uri.to_string(), headers: head.headers.clone(), parameters, body, ledger: ledger.clone() }
+    let (method, target, headers) = (head.method.clone(), head.uri.to_string(), head.headers.clone());
+    Call { method, target, headers, parameters, body, ledger: ledger.clone() }
 }
 
 /// Returns the body of a request.

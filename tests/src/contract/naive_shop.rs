@@ -1,0 +1,121 @@
+//! Contract shops whose middleware is naive: cases of the table must fail on them, otherwise the table proves nothing.
+
+use actix_web::HttpResponse;
+use actix_web::body::{BoxBody, to_bytes};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CONTENT_TYPE, HeaderName, LOCATION};
+use actix_web::middleware::Next;
+use onceward_api::header::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{AsyncTypedCommands as _, RedisResult};
+
+/// The flaw of a middleware.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NaiveFlaw {
+    /// Runs every request.
+    RunsAlways,
+    /// Sends GET, and SET after the handler.
+    ExistsThenSet,
+    /// Claims atomically, and removes the claim after every error.
+    ReleasesEveryError,
+}
+
+impl NaiveFlaw {
+    /// Every flaw, by its name on the command line.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("runs_always", Self::RunsAlways),
+        ("exists_then_set", Self::ExistsThenSet),
+        ("releases_every_error", Self::ReleasesEveryError),
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, flaw)| *flaw == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A naive middleware.
+#[derive(Clone)]
+pub struct NaiveLayer {
+    flaw: NaiveFlaw,
+    redis: ConnectionManager,
+}
+
+/// The value of a claim in flight.
+const CLAIM: &str = "claim";
+/// Retention of a response in seconds.
+const RETAIN: u64 = 600;
+
+impl NaiveLayer {
+    /// Creates the middleware. It connects on the first command.
+    pub fn open(flaw: NaiveFlaw, url: &str) -> RedisResult<Self> {
+        let redis = redis::Client::open(url)?.get_connection_manager_lazy(ConnectionManagerConfig::new())?;
+        Ok(Self { flaw, redis })
+    }
+
+    /// Runs a request, or replays the response of an earlier one.
+    pub async fn pass(
+        mut self,
+        request: ServiceRequest,
+        next: Next<BoxBody>,
+    ) -> Result<ServiceResponse<BoxBody>, actix_web::Error> {
+        let key = request.headers().get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).map(str::to_owned);
+        let Some(key) = key.filter(|_| self.flaw != NaiveFlaw::RunsAlways) else {
+            return next.call(request).await.map(executed);
+        };
+        let known = match self.flaw {
+            NaiveFlaw::ReleasesEveryError => self.claim(&key).await,
+            _ => self.redis.get(&key).await,
+        };
+        match known.map_err(actix_web::error::ErrorServiceUnavailable)? {
+            Some(known) => Ok(request.into_response(duplicate(&known))),
+            None => self.run(&key, next.call(request).await?).await,
+        }
+    }
+
+    async fn claim(&mut self, key: &str) -> RedisResult<Option<String>> {
+        let mut claim = redis::cmd("SET");
+        claim.arg(key).arg(CLAIM).arg("EX").arg(RETAIN).arg("NX").arg("GET");
+        claim.query_async(&mut self.redis).await
+    }
+
+    /// Stores the response, or removes the claim if it is an error.
+    async fn run(
+        mut self,
+        key: &str,
+        response: ServiceResponse<BoxBody>,
+    ) -> Result<ServiceResponse<BoxBody>, actix_web::Error> {
+        let (request, response) = response.into_parts();
+        let (head, body) = response.into_parts();
+        let body = to_bytes(body).await.unwrap_or_default();
+        let header =
+            |name: HeaderName| head.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let stored = (head.status().as_u16(), header(LOCATION), header(CONTENT_TYPE), body.to_vec());
+        let stored = serde_json::to_string(&stored).expect("plain data");
+        let written = match self.flaw {
+            NaiveFlaw::ReleasesEveryError if head.status().as_u16() >= 400 => self.redis.del(key).await.map(drop),
+            _ => self.redis.set_ex(key, stored, RETAIN).await,
+        };
+        written.map_err(actix_web::error::ErrorServiceUnavailable)?;
+        Ok(executed(ServiceResponse::new(request, head.set_body(BoxBody::new(body)))))
+    }
+}
+
+fn executed(mut response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    let outcome = if response.status().as_u16() < 400 { "executed" } else { "not_applied" };
+    response.headers_mut().insert(HeaderName::from_static(OUTCOME), outcome.parse().expect("a header value"));
+    response
+}
+
+fn duplicate(known: &str) -> HttpResponse {
+    let Ok((status, location, kind, body)) = serde_json::from_str::<(u16, String, String, Vec<u8>)>(known) else {
+        return HttpResponse::Conflict().insert_header((OUTCOME, "in_progress")).finish();
+    };
+    HttpResponse::build(StatusCode::from_u16(status).unwrap_or_default())
+        .insert_header((OUTCOME, "replayed"))
+        .insert_header((IDEMPOTENT_REPLAYED, "true"))
+        .insert_header((LOCATION, location))
+        .insert_header((CONTENT_TYPE, kind))
+        .body(body)
+}
