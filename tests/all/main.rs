@@ -63,6 +63,7 @@ mod harness {
 
 /// Intervals and locks.
 mod intervals {
+    mod remembered;
     mod windows_and_locks;
 }
 

@@ -110,11 +110,13 @@ impl ClaimKind {
     /// Rejects the fields that have no effect on this kind of claim.
     fn reject_foreign_fields(self, asked: &ClaimRequest) -> Result<(), Rejection> {
         let is_interval = self == Self::Interval;
+        let is_rejecting = is_interval && !asked.remember;
         let is_ignored = [
+            ("remember", asked.remember && !is_interval, "a key or token always stores the reply"),
             ("bound", asked.bound && self != Self::Token, "it is for tokens"),
             ("lease", asked.lease.is_some() && is_interval, "the lease is the interval"),
-            ("retain", asked.retain.is_some() && is_interval, "an interval stores no reply"),
-            ("wait", asked.wait.is_some() && is_interval, "an interval stores no reply to wait for"),
+            ("retain", asked.retain.is_some() && is_interval, "a reply is stored until the interval ends"),
+            ("wait", asked.wait.is_some() && is_rejecting, "without `remember` there is no reply to wait for"),
             ("at_most_once", asked.at_most_once.is_some() && is_interval, "it is for keys"),
             (
                 "at_most_once",
@@ -123,7 +125,7 @@ impl ClaimKind {
             ),
             (
                 "fingerprint",
-                asked.fingerprint.is_some() && asked.key.is_some() && is_interval,
+                asked.fingerprint.is_some() && asked.key.is_some() && is_rejecting,
                 "`key` names the interval",
             ),
         ];
@@ -143,7 +145,8 @@ impl ClaimKind {
             }
             Self::Interval => {
                 let rules = IntervalRules::new().every(lease);
-                Policy::interval(rules.map_err(|error| bad_request(format!("`interval`: {error}.")))?)
+                let rules = rules.map_err(|error| bad_request(format!("`interval`: {error}.")))?;
+                Policy::interval(if asked.remember { rules.remember() } else { rules })
             }
         })
     }
