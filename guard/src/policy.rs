@@ -380,6 +380,16 @@ impl Policy {
         }
     }
 
+    /// Returns how long a reply is stored; `None` if none is.
+    #[allow(dead_code, reason = "only adapters send it, and each is a feature of its own")]
+    pub(crate) fn retention(&self) -> Option<Duration> {
+        match self {
+            Self::Key(rules) => Some(rules.retain),
+            Self::Token(rules) => rules.remember.as_ref().map(|rules| rules.retain),
+            Self::Interval(rules) => rules.remember.map(|_| rules.every),
+        }
+    }
+
     /// Returns whether a submission runs although the store failed.
     pub(crate) fn fails_open(&self) -> bool {
         matches!(self, Self::Interval(rules) if rules.fails_open)

@@ -104,6 +104,7 @@ mod middleware {
     mod outcome_header;
     mod path_spellings;
     mod request_intent;
+    mod retention_header;
     mod rollout;
 }
 mod museum;

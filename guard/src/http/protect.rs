@@ -16,6 +16,7 @@ use super::framework::Framework;
 use super::key_source::KeySource;
 use super::profile::Profile;
 use super::rejection_format::RejectionFormat;
+use super::retention_header::RetentionHeader;
 use super::route_rules::RouteRules;
 use super::subject_source::SubjectSource;
 use crate::effect::Effect;
@@ -121,13 +122,13 @@ const JUDGED: usize = 1024 * 1024;
 /// | constructor | `P` | setters, besides those of every policy |
 /// |---|---|---|
 /// | [`token`](Protect::token) | [`TokenPolicy`] | `bound`, `next_token`, `optional`, `remember`, `remember_by` |
-/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `optional`, `wait`, `keep_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
-/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
 /// | [`interval`](Protect::interval) | [`IntervalPolicy`] | `remember`, `from`, or `fingerprint`, `fingerprint_with` and `skip_large_bodies` |
 /// | …`.from(…)` | [`NamedIntervalPolicy`] | `optional` |
 /// | …`.fingerprint(…)` | [`ContentIntervalPolicy`] | `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
-/// | …`.remember()` | [`RememberedIntervalPolicy`] | `from`, `wait`, `keep_header`, `fingerprint`, `fingerprint_with` |
-/// | …`.remember().from(…)` | [`RememberedNamedIntervalPolicy`] | `optional`, `wait`, `keep_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | …`.remember()` | [`RememberedIntervalPolicy`] | `from`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with` |
+/// | …`.remember().from(…)` | [`RememberedNamedIntervalPolicy`] | `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
 ///
 /// ```compile_fail,E0599
 /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
@@ -435,6 +436,27 @@ impl<F: Framework, P: StoresResponses> Protect<F, P> {
     #[must_use]
     pub fn keep_header(mut self, name: F::HeaderName) -> Self {
         self.rules.kept_headers.push(name);
+        self
+    }
+
+    /// Says how long a response is stored, in `Onceward-Retention`: whole seconds, counted from the first response. Each response that is
+    /// stored has the header, and each replay of it. By default, no response has it.
+    ///
+    /// ```compile_fail,E0599
+    /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).show_retention();
+    /// ```
+    #[must_use]
+    pub fn show_retention(mut self) -> Self {
+        self.rules.retention_header = Some(RetentionHeader::NAME);
+        self
+    }
+
+    /// Like [`show_retention`](Self::show_retention), in a header with this name.
+    #[must_use]
+    pub fn retention_header(mut self, name: &F::HeaderName) -> Self {
+        self.rules.retention_header = Some(name.as_ref().to_owned().into());
         self
     }
 
