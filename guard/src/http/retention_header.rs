@@ -19,9 +19,9 @@ impl RetentionHeader {
     pub(super) const NAME: Cow<'static, str> = Cow::Borrowed(header::RETENTION);
 
     /// Creates the header for a policy; `None` if it stores no responses.
-    pub(super) fn of(policy: &Policy, name: &Cow<'static, str>) -> Option<Self> {
+    pub(super) fn of(policy: &Policy, name: Cow<'static, str>) -> Option<Self> {
         let seconds = policy.retention()?.as_secs();
-        Some(Self { name: name.clone(), value: seconds.to_string().into() })
+        Some(Self { name, value: seconds.to_string().into() })
     }
 
     /// Returns whether a response with this outcome is stored.
@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn header_has_the_retention_of_the_policy_in_seconds() {
         let value = |policy: Policy| {
-            let header = RetentionHeader::of(&policy, &RetentionHeader::NAME)?;
+            let header = RetentionHeader::of(&policy, RetentionHeader::NAME)?;
             assert_eq!(header.name, "onceward-retention");
             String::from_utf8(header.value.to_vec()).ok()
         };

@@ -137,7 +137,7 @@ impl<F: Framework> RouteRules<F> {
     /// Returns the header that says how long a response with this outcome is stored.
     pub(super) fn retention(&self, outcome: Outcome) -> Option<RetentionHeader> {
         let name = self.retention_header.as_ref().filter(|_| RetentionHeader::applies_to(outcome))?;
-        RetentionHeader::of(&self.route.policy, name)
+        RetentionHeader::of(&self.route.policy, name.clone())
     }
 
     /// Rejects the request, in the format of this route.
