@@ -8,6 +8,7 @@ mod remote;
 mod renewal;
 mod settle;
 mod watch;
+mod window;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -373,7 +374,7 @@ impl Claim {
     fn done(&self, reply: Result<Reply, NoReply>) -> Vec<u8> {
         let reply = self.terms.rules.kept(reply);
         let ClaimRecord { run, fingerprint, asker, .. } = *self.record();
-        DoneRecord { run, fingerprint, asker, deadline: self.terms.deadline(), reply }.encode()
+        DoneRecord { run, fingerprint, asker, deadline: self.outcome_deadline(), reply }.encode()
     }
 
     fn store(&self) -> &WatchedStore {

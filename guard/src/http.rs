@@ -35,6 +35,7 @@ mod request;
 mod request_intent;
 mod require_protection;
 mod response;
+mod retention_header;
 mod route_rules;
 mod run_to_completion;
 pub(crate) mod sealed;

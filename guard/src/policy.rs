@@ -63,6 +63,8 @@ pub struct IntervalRules {
     pub(crate) every: Duration,
     pub(crate) ceiling: Duration,
     pub(crate) is_lock: bool,
+    /// Maximum size of a stored reply; `None` if a duplicate is rejected.
+    pub(crate) remember: Option<usize>,
     pub(crate) fails_open: bool,
     pub(crate) message: Option<Cow<'static, str>>,
 }
@@ -70,11 +72,20 @@ pub struct IntervalRules {
 impl IntervalRules {
     /// Minimum lease of the claim: it has to exceed the time that a reply of the store takes.
     const SHORTEST_CLAIM: Duration = Duration::from_millis(300);
+    /// The same if the reply is stored. That write ends the claim in time, so it may be longer than the interval.
+    const SHORTEST_REMEMBERED_CLAIM: Duration = Duration::from_secs(1);
 
     /// Creates rules with an interval of one second.
     pub fn new() -> Self {
         let ceiling = KeyRules::retryable().ceiling;
-        Self { every: Duration::from_secs(1), ceiling, is_lock: false, fails_open: false, message: None }
+        Self {
+            every: Duration::from_secs(1),
+            ceiling,
+            is_lock: false,
+            remember: None,
+            fails_open: false,
+            message: None,
+        }
     }
 
     /// Sets the interval. Default: 1 second.
@@ -97,10 +108,38 @@ impl IntervalRules {
     /// Turns the interval into a lock: a duplicate is rejected as `locked` while the first run is in flight, by default for [an hour at
     /// most](Self::ceiling). The lock is released as soon as that run ends, whatever its outcome. If the owner crashes, the lock expires
     /// after `every`.
+    ///
+    /// A lock stores no reply: this replaces an earlier [`remember`](Self::remember).
     #[must_use]
     pub fn release_always(mut self) -> Self {
-        self.is_lock = true;
+        (self.is_lock, self.remember) = (true, None);
         self
+    }
+
+    /// Stores the reply until the interval ends, and replays it to a duplicate, which is rejected as `too_soon` otherwise. The interval
+    /// begins with the first request.
+    ///
+    /// While the handler runs, the interval is extended, and a duplicate waits or is rejected as `in_progress`. If the handler took longer
+    /// than the interval, the reply is stored for one more second, for the duplicates that wait. A run that is not applied ends the
+    /// interval at once. After a run whose outcome is unknown, duplicates receive `outcome_unknown` until the interval ends.
+    ///
+    /// A duplicate by content receives the reply of *the same subject*: do not use this with an anonymous subject, unless all clients may
+    /// see the reply. A duplicate by [name](crate::http::Protect::from) has to have the same content; otherwise it is rejected as
+    /// `key_reused`.
+    ///
+    /// A reply of up to 1 MiB is stored; [`reply_limit`](Self::reply_limit) changes that. This replaces an earlier
+    /// [`release_always`](Self::release_always).
+    #[must_use]
+    pub fn remember(mut self) -> Self {
+        (self.is_lock, self.remember) = (false, Some(KeyRules::retryable().reply_limit));
+        self
+    }
+
+    /// Like [`remember`](Self::remember), with this maximum size of a stored reply. A duplicate of a larger one is rejected as
+    /// `reply_not_kept`.
+    #[must_use]
+    pub fn reply_limit(self, bytes: usize) -> Self {
+        Self { remember: Some(bytes), ..self.remember() }
     }
 
     /// Runs submissions unprotected when the store fails. Their responses are marked as `unprotected`, and the guard
@@ -128,7 +167,14 @@ impl IntervalRules {
 
     /// Returns the rules of the claim for this interval.
     pub(crate) fn claim(&self) -> KeyRules {
-        KeyRules { lease: self.every.max(Self::SHORTEST_CLAIM), ceiling: self.ceiling, ..KeyRules::retryable() }
+        let shortest = if self.remember.is_some() { Self::SHORTEST_REMEMBERED_CLAIM } else { Self::SHORTEST_CLAIM };
+        KeyRules {
+            lease: self.every.max(shortest),
+            ceiling: self.ceiling,
+            retain: self.every,
+            reply_limit: self.remember.unwrap_or(0),
+            ..KeyRules::retryable()
+        }
     }
 
     /// Returns whether the claim lives longer than the interval, and has to be shortened.
@@ -335,7 +381,17 @@ impl Policy {
         match self {
             Self::Key(_) => true,
             Self::Token(rules) => rules.remember.is_some(),
-            Self::Interval(_) => false,
+            Self::Interval(rules) => rules.remember.is_some(),
+        }
+    }
+
+    /// Returns how long a reply is stored; `None` if none is.
+    #[allow(dead_code, reason = "only adapters send it, and each is a feature of its own")]
+    pub(crate) fn retention(&self) -> Option<Duration> {
+        match self {
+            Self::Key(rules) => Some(rules.retain),
+            Self::Token(rules) => rules.remember.as_ref().map(|rules| rules.retain),
+            Self::Interval(rules) => rules.remember.map(|_| rules.every),
         }
     }
 

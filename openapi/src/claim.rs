@@ -18,10 +18,15 @@ pub struct ClaimRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// Accepts the same `fingerprint`, or the same `key`, from the same subject once per interval, from `300ms` to `1d`. No reply is stored: a
-    /// duplicate is rejected as `too_soon`. The interval starts with the claim, and starts again with each renewal.
+    /// duplicate is rejected as `too_soon`, unless `remember` is true. The interval starts with the claim, and starts again with each renewal.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "utoipa", schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "2s"))]
     pub interval: Option<Duration>,
+    /// With `interval`: a duplicate receives the reply of the first run, until one interval after the claim, or for a second if the run took
+    /// longer. With `key` too, the same key with another fingerprint is rejected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "utoipa", schema(default = false))]
+    pub remember: bool,
     /// The operation, as the backend calls it.
     #[serde(default)]
     #[cfg_attr(feature = "utoipa", schema(min_length = 1, required = true))]
@@ -56,7 +61,7 @@ pub struct ClaimRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most_once: Option<bool>,
     /// Maximum time to wait for the first run if it is still in flight, up to `30s`. Default: no wait. If the first run is released
-    /// meanwhile, through the same process, one of the waiting requests receives `run`. Not with `interval`.
+    /// meanwhile, through the same process, one of the waiting requests receives `run`. With `interval` only if `remember` is true.
     #[serde(default, with = "crate::duration", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "utoipa", schema(value_type = Option<String>, pattern = "^[0-9]+(ms|s|m|h|d)$", example = "5s"))]
     pub wait: Option<Duration>,

@@ -67,6 +67,7 @@ mod harness {
 
 /// Intervals and locks.
 mod intervals {
+    mod remembered;
     mod windows_and_locks;
 }
 
@@ -117,6 +118,7 @@ mod middleware {
     mod outcome_header;
     mod path_spellings;
     mod request_intent;
+    mod retention_header;
     mod rollout;
 }
 mod museum;

@@ -95,4 +95,10 @@ impl SignedHeaders for HeaderMap {
             self.insert(HeaderName::from_static(header::IDEMPOTENCY_KEY), value);
         }
     }
+
+    fn set_retention(&mut self, name: &str, value: &Bytes) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_maybe_shared(value.clone())) {
+            self.insert(name, value);
+        }
+    }
 }

@@ -52,7 +52,9 @@ impl Terms {
             (Record::Claimed(claimed), Origin::Interval(rules)) if rules.is_lock => {
                 locked(rules, &claimed, self.engine.clock.wall())
             }
-            (Record::Claimed(_), Origin::Interval(rules)) => with_message(Code::TooSoon.into(), rules),
+            (Record::Claimed(_), Origin::Interval(rules)) if rules.remember.is_none() => {
+                with_message(Code::TooSoon.into(), rules)
+            }
             (Record::Done(DoneRecord { reply: Ok(reply), .. }), _) => return Ok(Duplicate::Replay(reply)),
             (Record::Done(DoneRecord { reply: Err(reason), .. }), _) => reason.into(),
             (Record::Claimed(claimed), _) => unfinished(&claimed, self.engine.clock.wall()),

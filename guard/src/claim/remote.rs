@@ -14,7 +14,9 @@ use crate::store::{Room, StoreError};
 impl Claim {
     /// Rebuilds the claim of a run in another process.
     pub(crate) fn remote(terms: Terms, record: ClaimRecord) -> Self {
-        Self::of_record(terms, record)
+        let clock = &terms.engine.clock;
+        let begun = clock.steady().saturating_sub(clock.wall().saturating_sub(record.started_at));
+        Self { begun, ..Self::of_record(terms, record) }
     }
 
     /// Returns the terms of the claim and its record, for a signed pass.
@@ -40,8 +42,8 @@ impl Claim {
             Origin::Interval(rules) if rules.is_lock => {
                 !matches!(self.give_back(&mut self.signed_cell()).await?, CellWrite::Other(_))
             }
-            Origin::Interval(_) => self.is_interval_ours().await?,
-            Origin::Key | Origin::Token(..) => {
+            Origin::Interval(rules) if rules.remember.is_none() => self.is_interval_ours().await?,
+            Origin::Interval(_) | Origin::Key | Origin::Token(..) => {
                 let done = self.done(reply.ok_or(NoReply::NotGiven));
                 self.complete(&mut self.signed_cell(), &done).await? == Some(Settled::Final)
             }

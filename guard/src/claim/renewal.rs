@@ -179,10 +179,10 @@ impl Claim {
     }
 
     /// Returns the time until the next renewal. The handler of an interval has usually returned by then, so that no renewal is necessary. A
-    /// lock lasts as long as its handler.
+    /// lock lasts as long as its handler, and a remembered interval has to last until its reply is stored.
     pub(super) fn renewal_interval(&self) -> Duration {
         match &self.terms.origin {
-            Origin::Interval(rules) if !rules.is_lock => self.terms.rules.lease / 3 * 2,
+            Origin::Interval(rules) if !rules.is_lock && rules.remember.is_none() => self.terms.rules.lease / 3 * 2,
             Origin::Interval(_) | Origin::Key | Origin::Token(..) => self.terms.rules.lease / 3,
         }
     }
@@ -190,10 +190,12 @@ impl Claim {
     /// Returns the age of the claim at which the background task gives up.
     fn patience(&self, stage: &ClaimStage) -> Duration {
         let KeyRules { lease, ceiling, retain, at_most_once, .. } = self.terms.rules;
-        match stage {
-            ClaimStage::Running => ceiling,
+        match (stage, &self.terms.origin) {
+            (ClaimStage::Running, _) => ceiling,
             // A retryable claim expires on its own.
-            ClaimStage::Releasing | ClaimStage::Truncating if !at_most_once => ceiling.saturating_add(lease),
+            (ClaimStage::Releasing | ClaimStage::Truncating, _) if !at_most_once => ceiling.saturating_add(lease),
+            // An outcome is of no use after its interval.
+            (_, Origin::Interval(_)) => lease.saturating_mul(2),
             _ => ceiling.saturating_add(retain),
         }
     }

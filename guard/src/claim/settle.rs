@@ -32,6 +32,10 @@ impl Claim {
         state.stage = match (&self.terms.origin, effect) {
             (Origin::Interval(rules), _) if rules.is_lock => ClaimStage::Releasing,
             (_, Effect::NotApplied) => ClaimStage::Releasing,
+            (Origin::Interval(rules), effect) if rules.remember.is_some() => match effect {
+                Effect::Applied => ClaimStage::Completing(self.done(reply)),
+                Effect::NotApplied | Effect::Unknown => ClaimStage::MarkingUnknown,
+            },
             (Origin::Interval(rules), Effect::Applied) if rules.is_shorter_than_its_claim() || state.is_renewed => {
                 ClaimStage::Truncating
             }
@@ -56,7 +60,7 @@ impl Claim {
     /// if a renewal was sent or is in flight.
     pub(crate) fn try_end_unwritten(&self, effect: Effect) -> bool {
         let Origin::Interval(rules) = &self.terms.origin else { return false };
-        if effect != Effect::Applied || rules.is_lock || rules.is_shorter_than_its_claim() {
+        if effect != Effect::Applied || rules.is_lock || rules.remember.is_some() || rules.is_shorter_than_its_claim() {
             return false;
         }
         self.is_settling.store(true, Ordering::SeqCst);
@@ -85,6 +89,7 @@ impl Claim {
         self.leave_queue(&mut state);
         state.stage = match &self.terms.origin {
             Origin::Interval(rules) if rules.is_lock => ClaimStage::Releasing,
+            Origin::Interval(rules) if rules.remember.is_some() => ClaimStage::MarkingUnknown,
             Origin::Key | Origin::Token(..) if self.terms.rules.at_most_once => ClaimStage::MarkingUnknown,
             Origin::Key | Origin::Token(..) | Origin::Interval(_) => ClaimStage::Over,
         };
@@ -115,9 +120,9 @@ impl Claim {
 
     /// Marks the outcome as unknown in the record.
     pub(super) async fn mark_unknown(&self, own: &mut RecordCell) -> Result<(), StoreError> {
-        let (ended, retain) =
-            (self.record().with_heartbeat(0, self.terms.deadline()).encode(), self.terms.rules.retain);
-        if matches!(own.write(self.store(), &ended, retain, Room::Reserved).await?, CellWrite::Nothing) {
+        let (ended, retain) = (self.record().with_heartbeat(0, self.outcome_deadline()).encode(), self.retention());
+        let written = own.write(self.store(), &ended, retain, Room::Reserved).await?;
+        if matches!(written, CellWrite::Nothing) && !self.is_window_over() {
             own.insert_again(self.store(), &ended, retain, Room::Reserved).await?;
         }
         Ok(())
@@ -201,11 +206,12 @@ impl Claim {
 
     /// Writes the reply. Returns `None` if the claim of another run is there.
     pub(super) async fn complete(&self, own: &mut RecordCell, record: &[u8]) -> Result<Option<Settled>, StoreError> {
-        let retain = self.terms.rules.retain;
         for _ in 0..MAX_CONFLICTS {
+            let retain = self.retention();
             let other = match own.end(self.store(), record, retain, Room::Free).await? {
                 CellWrite::Own => return Ok(Some(Settled::Final)),
                 CellWrite::Other(found) => found,
+                CellWrite::Nothing if self.is_window_over() => return Ok(Some(Settled::Final)),
                 // The claim has expired, and no other request has claimed.
                 CellWrite::Nothing => match own.insert_again(self.store(), record, retain, Room::Free).await? {
                     None if own.is_at(record) => return Ok(Some(Settled::Final)),

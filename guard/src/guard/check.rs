@@ -115,10 +115,22 @@ async fn check_interval(
     rules: &IntervalRules,
     intent: &Intent<'_>,
 ) -> Result<Verdict, StoreError> {
-    let ticket = ticket_of_interval(engine, intent).await?;
-    engine.admit(&ticket).await?;
+    let terms = terms_of_interval(engine, rules, intent).await?;
+    engine.admit(&terms.ticket).await?;
     let Some(in_flight) = engine.shutdown.begin() else { return Ok(Verdict::Reject(Code::Overloaded.into())) };
-    enter(terms(engine, &rules.claim(), intent, ticket, None, Origin::Interval(rules.clone())), in_flight).await
+    enter(terms, in_flight).await
+}
+
+/// Returns the terms of an interval. Only a remembered interval with a name compares content: without a name, content is the identity.
+async fn terms_of_interval(
+    engine: &Arc<Engine>,
+    rules: &IntervalRules,
+    intent: &Intent<'_>,
+) -> Result<Terms, StoreError> {
+    let ticket = ticket_of_interval(engine, intent).await?;
+    let compared = rules.remember.and(intent.key.zip(intent.fingerprint));
+    let fingerprint = compared.map(|(name, content)| content.keyed(name.as_bytes(), ticket.digest()));
+    Ok(terms(engine, &rules.claim(), intent, ticket, fingerprint, Origin::Interval(rules.clone())))
 }
 
 async fn ticket_of_interval(engine: &Engine, intent: &Intent<'_>) -> Result<Ticket, StoreError> {
@@ -182,15 +194,19 @@ pub(super) async fn is_claimed_by(engine: &Engine, ticket: &Ticket, run: RunId) 
 }
 
 /// Returns the terms of a duplicate that was rejected as `in_progress` and may wait, or `None` if it cannot wait.
-pub(super) fn waiting_terms(engine: &Arc<Engine>, policy: &Policy, intent: &Intent<'_>) -> Option<Terms> {
-    match policy {
+pub(super) async fn waiting_terms(
+    engine: &Arc<Engine>,
+    policy: &Policy,
+    intent: &Intent<'_>,
+) -> Result<Option<Terms>, StoreError> {
+    Ok(match policy {
         Policy::Key(rules) => intent.key.map(|key| terms_of_key(engine, rules, intent, key)),
         Policy::Token(rules) => {
-            let token = intent.credential.fields()?;
-            rules.remember.as_ref().map(|remember| terms_of_token(engine, remember, intent, *token))
+            let remember = rules.remember.as_ref().zip(intent.credential.fields());
+            remember.map(|(remember, token)| terms_of_token(engine, remember, intent, *token))
         }
-        Policy::Interval(_) => None,
-    }
+        Policy::Interval(rules) => Some(terms_of_interval(engine, rules, intent).await?),
+    })
 }
 
 fn terms_of_key(engine: &Arc<Engine>, rules: &KeyRules, intent: &Intent<'_>, key: &Key) -> Terms {

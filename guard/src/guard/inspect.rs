@@ -2,7 +2,7 @@
 
 use onceward_api::Code;
 
-use super::check::verify;
+use super::check::{ticket, verify};
 use crate::clock;
 use crate::engine::Engine;
 use crate::intent::Intent;
@@ -18,6 +18,10 @@ pub(super) async fn look(engine: &Engine, policy: &Policy, intent: &Intent<'_>) 
         Policy::Token(rules) => match verify(&*engine.mint().await?, rules.bound, intent) {
             Ok(token) => look_at_token(engine, rules, intent, &token).await,
             Err(rejection) => Ok(RecordState::Rejected(rejection).into()),
+        },
+        Policy::Interval(_) if policy.keeps_replies() => match ticket(engine, policy, intent).await? {
+            Some(ticket) => look_at(engine, &ticket).await,
+            None => Ok(RecordState::Rejected(Code::NotFound.into()).into()),
         },
         Policy::Interval(_) => Ok(RecordState::Rejected(Code::NotFound.into()).into()),
         Policy::Key(_) => match intent.key {

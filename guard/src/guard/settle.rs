@@ -76,26 +76,40 @@ pub(super) async fn settle(
             Record::Issued if effect == Effect::NotApplied => return Ok(Settled::Released),
             _ => return Ok(Settled::Lost),
         };
-        let deadline = engine.clock.wall().saturating_add(rules.retain.as_millis() as u64);
+        let retain = retention(engine, ticket.kind(), &claimed, rules);
+        let deadline = engine.clock.wall().saturating_add(retain.as_millis() as u64);
         let ClaimRecord { run, fingerprint, asker, .. } = claimed;
         let done = DoneRecord { run, fingerprint, asker, deadline, reply: reply.clone() };
         let life = token.and_then(|token| TokenFields::worth_putting_back(token.expires_at, &engine.clock));
         let written = match effect {
-            Effect::Applied => engine.store.swap(ticket, &held, &done.encode(), rules.retain, Room::Free, None).await?,
+            Effect::Applied => engine.store.swap(ticket, &held, &done.encode(), retain, Room::Free, None).await?,
             Effect::NotApplied => free(engine, ticket, &held, life).await?,
             Effect::Unknown => Compared::Done,
         };
         if written == Compared::Done {
-            engine.metrics.claim(
-                if ticket.kind() == Kind::Token { PolicyLabel::Remembered } else { PolicyLabel::Key },
-                audit::end(effect),
-            );
+            engine.metrics.claim(label(ticket.kind()), audit::end(effect));
             audit::claim(audit::end(effect), action, ticket, run);
             let is_released = effect == Effect::NotApplied && (ticket.kind() != Kind::Token || life.is_some());
             return Ok(if is_released { Settled::Released } else { Settled::Final });
         }
     }
     Err(StoreError::not_executed("gave up after 4 compare-and-swap conflicts on the record to settle"))
+}
+
+fn label(kind: Kind) -> PolicyLabel {
+    match kind {
+        Kind::Token => PolicyLabel::Remembered,
+        Kind::Interval => PolicyLabel::Interval,
+        Kind::Key | Kind::Secret => PolicyLabel::Key,
+    }
+}
+
+/// Returns how long the outcome is stored. That of an interval expires with it.
+fn retention(engine: &Engine, kind: Kind, claimed: &ClaimRecord, rules: &KeyRules) -> Duration {
+    match claimed.heartbeat.filter(|_| kind == Kind::Interval) {
+        Some(heartbeat) => Duration::from_millis(heartbeat.deadline.saturating_sub(engine.clock.wall()).max(1)),
+        None => rules.retain,
+    }
 }
 
 /// Frees a key, or makes a token valid again for `life`.

@@ -29,9 +29,10 @@ pub(super) async fn wait_after(
     enough: impl Future<Output = ()>,
     idle: impl Fn(bool),
 ) -> Result<Verdict, StoreError> {
-    let Some(terms) = waiting_terms(engine, policy, intent).filter(|_| rejection.code() == Code::InProgress) else {
+    if rejection.code() != Code::InProgress {
         return Ok(rejection.into());
-    };
+    }
+    let Some(terms) = waiting_terms(engine, policy, intent).await? else { return Ok(rejection.into()) };
     let waited = match engine.waiters.seat(&terms.ticket) {
         Some(seat) => wait_in(engine, &seat, &terms, policy, intent, pin!(enough), idle).await?,
         None => None,

@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onceward_api::Code;
+use onceward_api::{Code, Outcome};
 use tracing::Instrument as _;
 
 use self::observe::observe;
@@ -51,7 +51,14 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
             // No reference to the response is held while its run is settled: a body need not be `Sync`.
             let reply = (!admitted.pass.try_end_unwritten(judgement.effect)).then(|| rules.reply(&captured));
             let (outcome, next) = rules.route.settle(&mut admitted, judgement, reply, captured.outcome()).await;
-            return captured.send(Signature { outcome: Some(outcome), next, is_last: guard.is_draining(), key });
+            let retention = rules.retention(outcome);
+            return captured.send(Signature {
+                outcome: Some(outcome),
+                next,
+                is_last: guard.is_draining(),
+                key,
+                retention,
+            });
         }
         Ok(Decision::Unprotected) => {
             exchange.attach(UncheckedRoute::new(&rules));
@@ -59,9 +66,12 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
             let captured = exchange.call(rules.unprotected_read_limit()).await;
             drop(running);
             let outcome = rules.judge(&captured, None).outcome_unprotected(captured.outcome());
-            return captured.send(Signature { outcome: Some(outcome), next: None, is_last: guard.is_draining(), key });
+            let is_last = guard.is_draining();
+            return captured.send(Signature { outcome: Some(outcome), next: None, is_last, key, retention: None });
         }
-        Ok(Decision::Replay(reply)) => GuardResponse::replay(&reply).with_key(key),
+        Ok(Decision::Replay(reply)) => {
+            GuardResponse::replay(&reply).with_key(key).with_retention(rules.retention(Outcome::Replayed))
+        }
         Err(rejection) => {
             let response = rules.reject(exchange.head(), &rejection);
             match rejection.code() {

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::policy::{
-    AnyPolicy, ContentIntervalPolicy, IntervalPolicy, KeyPolicy, NamedIntervalPolicy, RememberedPolicy, TokenPolicy,
+    AnyPolicy, ContentIntervalPolicy, IntervalPolicy, KeyPolicy, NamedIntervalPolicy, RememberedIntervalPolicy,
+    RememberedNamedIntervalPolicy, RememberedPolicy, TokenPolicy,
 };
-use self::policy::{ComparesContent, ReadsId, RequiresToken, StoresResponses, TakesKey};
+use self::policy::{ComparesContent, ReadsId, RequiresToken, SkipsLargeBodies, StoresResponses, TakesKey};
 use super::framework::Framework;
 use super::key_source::KeySource;
 use super::profile::Profile;
 use super::rejection_format::RejectionFormat;
+use super::retention_header::RetentionHeader;
 use super::route_rules::RouteRules;
 use super::subject_source::SubjectSource;
 use crate::effect::Effect;
@@ -23,7 +25,7 @@ use crate::guard::Guard;
 use crate::mode::Mode;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
 
-/// The default time that a duplicate waits for the first request, if the response to a token is stored.
+/// The default time that a duplicate waits for the first request, if the response to a token or in an interval is stored.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Maximum number of bytes of a response that are read on a route that judges by the body.
@@ -120,11 +122,13 @@ const JUDGED: usize = 1024 * 1024;
 /// | constructor | `P` | setters, besides those of every policy |
 /// |---|---|---|
 /// | [`token`](Protect::token) | [`TokenPolicy`] | `bound`, `next_token`, `optional`, `remember`, `remember_by` |
-/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `optional`, `wait`, `keep_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
-/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
-/// | [`interval`](Protect::interval) | [`IntervalPolicy`] | `from`, or `fingerprint`, `fingerprint_with` and `skip_large_bodies` |
+/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | [`interval`](Protect::interval) | [`IntervalPolicy`] | `remember`, `from`, or `fingerprint`, `fingerprint_with` and `skip_large_bodies` |
 /// | …`.from(…)` | [`NamedIntervalPolicy`] | `optional` |
 /// | …`.fingerprint(…)` | [`ContentIntervalPolicy`] | `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | …`.remember()` | [`RememberedIntervalPolicy`] | `from`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with` |
+/// | …`.remember().from(…)` | [`RememberedNamedIntervalPolicy`] | `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
 ///
 /// ```compile_fail,E0599
 /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
@@ -253,7 +257,55 @@ impl<F: Framework> Protect<F, IntervalPolicy> {
     /// As [`Protect::token`] does.
     #[track_caller]
     pub fn interval(guard: &Guard, subject: SubjectSource<F::Request>, rules: IntervalRules) -> Self {
-        Self::new(guard, subject, Policy::interval(rules), 0)
+        let answer_limit = rules.remember.unwrap_or(0);
+        let mut protect = Self::new(guard, subject, Policy::interval(rules), answer_limit);
+        protect.rules.route.wait = (answer_limit > 0).then_some(WAIT);
+        protect
+    }
+
+    /// Stores the response until the interval ends, and replays it to duplicates, which are rejected as `too_soon` otherwise. See
+    /// [`IntervalRules::remember`] for the end of the interval and for what a duplicate receives after each effect.
+    ///
+    /// A duplicate that arrives while the first request runs waits for its response, for 10 seconds at most; [`wait`](Protect::wait)
+    /// changes that. If the first was not applied, one of the waiting duplicates runs.
+    ///
+    /// All requests of one subject with the same content receive the same response. With an anonymous subject these are the requests of all
+    /// clients.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use onceward::{IntervalRules, actix::{KeyFrom, Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// # let rules = IntervalRules::new();
+    /// let alice = || SubjectFrom::request(|_| Ok("alice".to_owned()));
+    /// let by_content = Protect::interval(&guard, alice(), rules.clone()).remember().wait(Duration::from_secs(2));
+    /// let by_name = Protect::interval(&guard, alice(), rules).remember().from(KeyFrom::header("x-order").unwrap()).optional();
+    /// # let _ = (by_content, by_name);
+    /// ```
+    ///
+    /// Setters that select the content come after it, and bodies that are not compared cannot share a response:
+    ///
+    /// ```compile_fail,E0599
+    /// # use onceward::{Fields, IntervalRules, actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new()).fingerprint(Fields::all()).remember();
+    /// ```
+    ///
+    /// ```compile_fail,E0599
+    /// # use onceward::{IntervalRules, actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::interval(&guard, SubjectFrom::anonymous(), IntervalRules::new()).remember().skip_large_bodies();
+    /// ```
+    #[must_use]
+    pub fn remember(mut self) -> Protect<F, RememberedIntervalPolicy> {
+        if let Policy::Interval(rules) = &mut self.rules.route.policy {
+            let limit = rules.remember;
+            *rules = rules.clone().remember();
+            rules.remember = limit.or(rules.remember);
+            self.rules.answer_limit = self.rules.answer_limit.max(rules.remember.unwrap_or(0));
+        }
+        self.rules.route.wait = Some(WAIT);
+        self.retyped()
     }
 }
 
@@ -372,7 +424,10 @@ impl<F: Framework, P: ComparesContent> Protect<F, P> {
         self.rules.reader.fingerprint_with = Some(Arc::new(bytes));
         self.retyped()
     }
+}
 
+/// Setters for routes that compare content and have another id, such as a key.
+impl<F: Framework, P: SkipsLargeBodies> Protect<F, P> {
     /// Accepts a body over the limit without comparing it. By default it is rejected. A body that contains the [key](KeySource::body) is
     /// always rejected if it is over the limit.
     ///
@@ -404,8 +459,29 @@ impl<F: Framework, P: StoresResponses> Protect<F, P> {
         self
     }
 
-    /// Sets the maximum time that a duplicate of a request in flight waits for its response. Default: 10 seconds if the response to a token
-    /// is [remembered](Protect::remember), no waiting with a key. `Duration::ZERO` disables waiting: a duplicate receives `in_progress`.
+    /// Says how long a response is stored, in `Onceward-Retention`: whole seconds, counted from the first response. Each response that is
+    /// stored has the header, and each replay of it. By default, no response has it.
+    ///
+    /// ```compile_fail,E0599
+    /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).show_retention();
+    /// ```
+    #[must_use]
+    pub fn show_retention(mut self) -> Self {
+        self.rules.retention_header = Some(RetentionHeader::NAME);
+        self
+    }
+
+    /// Like [`show_retention`](Self::show_retention), in a header with this name.
+    #[must_use]
+    pub fn retention_header(mut self, name: &F::HeaderName) -> Self {
+        self.rules.retention_header = Some(name.as_ref().to_owned().into());
+        self
+    }
+
+    /// Sets the maximum time that a duplicate of a request in flight waits for its response. Default: 10 seconds if the response is
+    /// [remembered](Protect::remember), no waiting with a key. `Duration::ZERO` disables waiting: a duplicate receives `in_progress`.
     ///
     /// If the first was not applied, the waiting duplicates are checked again, once: one runs, and the others wait for its response for
     /// the rest of their time. [`GuardBuilder::waiters`](crate::GuardBuilder::waiters) limits how many may wait;

@@ -211,8 +211,8 @@ impl<R: RequestHead> RequestReader<R> {
                 self.read_fingerprint(request, body, asked).await.map(Some)
             }
             (Policy::Interval(_), None) => self.read_fingerprint(request, body, asked).await.map(Some),
-            // A named interval does not compare content, so the body need not be read.
-            (Policy::Interval(_), Some(from)) if !from.needs_body() => {
+            // A named interval that stores no replies does not compare content, so the body need not be read.
+            (Policy::Interval(_), Some(from)) if !from.needs_body() && !policy.keeps_replies() => {
                 match from.find(request, &BufferedBody::unread())? {
                     Some(name) => Ok(Some(ParsedRequest { key: Some(name), ..asked })),
                     None => self.without_key(asked.only_looks),

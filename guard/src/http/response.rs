@@ -11,6 +11,7 @@ use super::preferences::Preferences;
 use super::rejection_format::{RejectedRequest, RejectionFormat, RejectionResponse};
 use super::rejection_page;
 use super::request::RequestHead;
+use super::retention_header::RetentionHeader;
 use crate::effect::Effect;
 use crate::guard::Guard;
 use crate::language::{Language, Languages, Texts};
@@ -183,6 +184,13 @@ impl GuardResponse {
         self
     }
 
+    /// Says how long the response is stored.
+    #[must_use]
+    pub(super) fn with_retention(mut self, retention: Option<RetentionHeader>) -> Self {
+        self.headers.extend(retention.map(|RetentionHeader { name, value }| (name, value)));
+        self
+    }
+
     /// Sets the effect and the outcome that outer guards use for the rejected run.
     #[must_use]
     pub(crate) fn with_effect(mut self, effect: Effect, code: Code) -> Self {
@@ -293,6 +301,8 @@ pub(crate) struct Signature {
     pub(crate) is_last: bool,
     /// The client's key, if the route sends it back.
     pub(crate) key: Option<Bytes>,
+    /// The time for which the response is stored, if the route says so.
+    pub(crate) retention: Option<RetentionHeader>,
 }
 
 impl Signature {
@@ -309,6 +319,9 @@ impl Signature {
         }
         if let Some(key) = &self.key {
             headers.set_key(key);
+        }
+        if let Some(RetentionHeader { name, value }) = &self.retention {
+            headers.set_retention(name, value);
         }
     }
 }
@@ -329,6 +342,9 @@ pub(crate) trait SignedHeaders {
 
     /// Sets `Idempotency-Key`.
     fn set_key(&mut self, key: &Bytes);
+
+    /// Sets the header that says how long the response is stored.
+    fn set_retention(&mut self, name: &str, value: &Bytes);
 }
 
 /// Creates the body of the response to a token request.

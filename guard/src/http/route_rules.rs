@@ -1,11 +1,12 @@
 //! The rules of a route.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use onceward_api::header;
 use onceward_api::path::canonical;
+use onceward_api::{Outcome, header};
 
 use super::decide::Route;
 use super::effect::{Entry, Judgement, ResponseFacts, judge};
@@ -15,6 +16,7 @@ use super::guarded_request::GuardedRequest;
 use super::rejection_format::RejectionFormat;
 use super::request::{ParsedRequest, RequestHead as _, RequestReader};
 use super::response::GuardResponse;
+use super::retention_header::RetentionHeader;
 use super::stored_response::{capture, read_limit};
 use super::subject_source::SubjectSource;
 use crate::effect::Effect;
@@ -50,6 +52,8 @@ pub(crate) struct RouteRules<F: Framework> {
     pub(super) format: RejectionFormat,
     /// True if every response sends the key back.
     pub(super) echoes_key: bool,
+    /// The name of the header that says how long a response is stored; `None` if the route does not say so.
+    pub(super) retention_header: Option<Cow<'static, str>>,
     /// True once the rewriting of the path inside of the guard has been logged.
     is_rewriting_logged: Arc<AtomicBool>,
 }
@@ -65,6 +69,7 @@ impl<F: Framework> RouteRules<F> {
             kept_headers: Vec::new(),
             format: RejectionFormat::problem(),
             echoes_key: false,
+            retention_header: None,
             is_rewriting_logged: Arc::default(),
         }
     }
@@ -129,6 +134,12 @@ impl<F: Framework> RouteRules<F> {
         Some(Bytes::copy_from_slice(key))
     }
 
+    /// Returns the header that says how long a response with this outcome is stored.
+    pub(super) fn retention(&self, outcome: Outcome) -> Option<RetentionHeader> {
+        let name = self.retention_header.as_ref().filter(|_| RetentionHeader::applies_to(outcome))?;
+        RetentionHeader::of(&self.route.policy, name.clone())
+    }
+
     /// Rejects the request, in the format of this route.
     pub(super) fn reject(&self, request: &F::Request, rejection: &Rejection) -> GuardResponse {
         let response = GuardResponse::formatted_to(request, &self.format, &self.route.guard, rejection);
@@ -154,6 +165,7 @@ impl<F: Framework> Clone for RouteRules<F> {
             kept_headers: self.kept_headers.clone(),
             format: self.format.clone(),
             echoes_key: self.echoes_key,
+            retention_header: self.retention_header.clone(),
             is_rewriting_logged: Arc::clone(&self.is_rewriting_logged),
         }
     }

@@ -41,8 +41,8 @@ impl SignedPass {
         *self.claim.ticket()
     }
 
-    /// Records that the run took effect. A duplicate receives `reply`, or `reply_not_kept` without one. An interval stores no reply: its
-    /// claim is left to expire, and a lock is released.
+    /// Records that the run took effect. A duplicate receives `reply`, or `reply_not_kept` without one. An interval that is not
+    /// [remembered](IntervalRules::remember) stores no reply: its claim is left to expire, and a lock is released.
     ///
     /// This call is idempotent. It returns [`Settled::Lost`] if another request has claimed the ticket since.
     ///
@@ -120,6 +120,7 @@ enum SignedOrigin {
     Token(TokenFields),
     Interval,
     Lock,
+    RememberedInterval,
 }
 
 impl SignedOrigin {
@@ -129,6 +130,7 @@ impl SignedOrigin {
             Origin::Key => Self::RetryableKey,
             Origin::Token(token, _) => Self::Token(*token),
             Origin::Interval(rules) if rules.is_lock => Self::Lock,
+            Origin::Interval(rules) if rules.remember.is_some() => Self::RememberedInterval,
             Origin::Interval(_) => Self::Interval,
         }
     }
@@ -140,13 +142,14 @@ impl SignedOrigin {
             Self::Token(_) => 2,
             Self::Interval => 3,
             Self::Lock => 4,
+            Self::RememberedInterval => 5,
         }
     }
 
     fn prefix(&self) -> &'static str {
         match self {
             Self::RetryableKey | Self::AtMostOnceKey => KEY_PREFIX,
-            Self::Token(_) | Self::Interval | Self::Lock => OTHER_PREFIX,
+            Self::Token(_) | Self::Interval | Self::Lock | Self::RememberedInterval => OTHER_PREFIX,
         }
     }
 
@@ -154,7 +157,7 @@ impl SignedOrigin {
         match self {
             Self::RetryableKey | Self::AtMostOnceKey => Kind::Key,
             Self::Token(_) => Kind::Token,
-            Self::Interval | Self::Lock => Kind::Interval,
+            Self::Interval | Self::Lock | Self::RememberedInterval => Kind::Interval,
         }
     }
 
@@ -166,6 +169,7 @@ impl SignedOrigin {
             2 => TokenFields::read(bytes).map(|(token, rest)| (Self::Token(token), rest))?,
             3 => (Self::Interval, bytes),
             4 => (Self::Lock, bytes),
+            5 => (Self::RememberedInterval, bytes),
             _ => return None,
         })
     }
@@ -173,14 +177,18 @@ impl SignedOrigin {
     /// Returns the rules under which the holder of the pass renews and settles the claim, and its origin.
     fn terms(&self, claimed: &ClaimRecord, retain: Duration) -> (KeyRules, Origin) {
         let lease = Duration::from_millis(claimed.lease);
-        let interval = |is_lock| Origin::Interval(IntervalRules { every: lease, is_lock, ..IntervalRules::new() });
+        let every = IntervalRules { every: lease, ..IntervalRules::new() };
         let (rules, origin) = match self {
             Self::RetryableKey => (KeyRules::retryable(), Origin::Key),
             Self::AtMostOnceKey => (KeyRules::at_most_once(), Origin::Key),
             // The record of a token's claim always contains its sender.
             Self::Token(token) => (KeyRules::at_most_once(), Origin::Token(*token, claimed.asker.unwrap_or_default())),
-            Self::Interval => (KeyRules::retryable(), interval(false)),
-            Self::Lock => (KeyRules::retryable(), interval(true)),
+            Self::Interval => (KeyRules::retryable(), Origin::Interval(every)),
+            Self::Lock => (KeyRules::retryable(), Origin::Interval(every.release_always())),
+            // The pass contains the interval as the retention, as the lease of a short interval is longer.
+            Self::RememberedInterval => {
+                (KeyRules::retryable(), Origin::Interval(IntervalRules { every: retain, ..every }.remember()))
+            }
         };
         (KeyRules { lease, retain, ..rules }, origin)
     }

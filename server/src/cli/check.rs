@@ -123,7 +123,8 @@ fn described(route: &ProxyRoute) -> [String; 3] {
         RoutePolicy::Token { remember: None, .. } => "token",
         RoutePolicy::Token { remember: Some(_), .. } => "token, remembered",
         RoutePolicy::Key { .. } => "key",
-        RoutePolicy::Interval { .. } => "interval",
+        RoutePolicy::Interval { remember: false, .. } => "interval",
+        RoutePolicy::Interval { remember: true, .. } => "interval, remembered",
         RoutePolicy::None => "none",
     };
     [methods, route.path.as_str().to_owned(), policy.to_owned()]

@@ -52,8 +52,12 @@ pub(crate) fn kind(table: &Table) -> Result<RuleKind, String> {
         "token" if fields.read("remember", remember)?.flatten().is_some() => Ok(RuleKind::Remembered),
         "token" => Ok(RuleKind::Token),
         "key" => Ok(RuleKind::Key),
-        "interval" if table.contains_key("key_from") => Ok(RuleKind::NamedInterval),
-        "interval" => Ok(RuleKind::Interval),
+        "interval" => Ok(match (fields.remembers_interval()?, table.contains_key("key_from")) {
+            (false, false) => RuleKind::Interval,
+            (false, true) => RuleKind::NamedInterval,
+            (true, false) => RuleKind::RememberedInterval,
+            (true, true) => RuleKind::RememberedNamedInterval,
+        }),
         "none" => Ok(RuleKind::None),
         other => Err(format!("`policy`: `{other}` is not one of {FORM}")),
     }
@@ -111,8 +115,12 @@ impl RouteFields<'_> {
                 let from = from.unwrap_or(KeyLocation::Header(HeaderName::from_static(IDEMPOTENCY_KEY)));
                 RoutePolicy::Key { rules: self.key_rules()?, from, wait, fields }
             }
-            RuleKind::Interval | RuleKind::NamedInterval => {
-                RoutePolicy::Interval { rules: self.interval_rules()?, from, fields }
+            RuleKind::Interval
+            | RuleKind::NamedInterval
+            | RuleKind::RememberedInterval
+            | RuleKind::RememberedNamedInterval => {
+                let remember = self.remembers_interval()?;
+                RoutePolicy::Interval { rules: self.interval_rules()?, remember, from, wait, fields }
             }
             RuleKind::None => RoutePolicy::None,
         })
@@ -121,6 +129,17 @@ impl RouteFields<'_> {
     fn key_location(&self, path: &PathPattern) -> Result<Option<KeyLocation>, String> {
         let parameters: Vec<_> = path.names().collect();
         self.read("key_from", |value| key_location(value, &parameters))
+    }
+
+    /// Returns whether the response is stored until the interval ends.
+    fn remembers_interval(&self) -> Result<bool, String> {
+        match self.0.get("remember") {
+            None => Ok(false),
+            Some(Value::Boolean(is_on)) => Ok(*is_on),
+            Some(_) => Err("`remember`: in an interval it must be `true` or `false`: the response is stored until the interval ends; \
+                            set `every` to that time"
+                .to_owned()),
+        }
     }
 
     fn remembered(&self) -> Result<Option<KeyRules>, String> {

@@ -30,11 +30,15 @@ pub enum RuleKind {
     Interval,
     /// `policy = "interval"` with `key_from`.
     NamedInterval,
+    /// `policy = "interval"` with `remember`.
+    RememberedInterval,
+    /// `policy = "interval"` with `remember` and `key_from`.
+    RememberedNamedInterval,
     /// `policy = "none"`.
     None,
 }
 
-use RuleKind::{Interval, Key, NamedInterval, Remembered, Token};
+use RuleKind::{Interval, Key, NamedInterval, Remembered, RememberedInterval, RememberedNamedInterval, Token};
 
 /// The policies, as they are written.
 pub const POLICIES: [&str; 4] = ["token", "key", "interval", "none"];
@@ -68,8 +72,16 @@ pub const FIELDS: [RouteField; 19] = [
         name: "remember",
         value: "DURATION or BOOL",
         example: "\"10m\"",
-        defaults: &[(Token, "false"), (Remembered, "false")],
-        help: "Time for which the response to a token is stored; a duplicate receives it. `true`: 24h",
+        defaults: &[
+            (Token, "false"),
+            (Remembered, "false"),
+            (Interval, "false"),
+            (NamedInterval, "false"),
+            (RememberedInterval, "false"),
+            (RememberedNamedInterval, "false"),
+        ],
+        help: "Time for which the response to a token is stored; a duplicate receives it. `true`: 24h. In an interval only `true` or `false`: \
+               the response is stored until the interval ends",
     },
     RouteField {
         name: "retain",
@@ -96,7 +108,7 @@ pub const FIELDS: [RouteField; 19] = [
         name: "wait",
         value: "DURATION",
         example: "\"5s\"",
-        defaults: &[(Remembered, "10s"), (Key, "0s")],
+        defaults: &[(Remembered, "10s"), (Key, "0s"), (RememberedInterval, "10s"), (RememberedNamedInterval, "10s")],
         help: "Maximum time that a duplicate waits for the response to the first request; `0s`: it receives `in_progress`",
     },
     RouteField {
@@ -110,7 +122,12 @@ pub const FIELDS: [RouteField; 19] = [
         name: "every",
         value: "DURATION",
         example: "\"5s\"",
-        defaults: &[(Interval, "1s"), (NamedInterval, "1s")],
+        defaults: &[
+            (Interval, "1s"),
+            (NamedInterval, "1s"),
+            (RememberedInterval, "1s"),
+            (RememberedNamedInterval, "1s"),
+        ],
         help: "The interval",
     },
     RouteField {
@@ -121,6 +138,8 @@ pub const FIELDS: [RouteField; 19] = [
             (Key, "header Idempotency-Key"),
             (Interval, "the content of the request"),
             (NamedInterval, "the content of the request"),
+            (RememberedInterval, "the content of the request"),
+            (RememberedNamedInterval, "the content of the request"),
         ],
         help: "Source of the key: `{ header = \"X-Order\" }`, `{ query = \"order\" }`, `{ body = \"/order/id\" }` (a JSON pointer, or `/` and \
                the name of a form field) or `{ path = \"id\" }` (a parameter of `path`)",
@@ -129,7 +148,13 @@ pub const FIELDS: [RouteField; 19] = [
         name: "fingerprint",
         value: "FIELDS",
         example: "{ except = [\"/sent_at\"] }",
-        defaults: &[(Remembered, "all body fields"), (Key, "all body fields"), (Interval, "all body fields")],
+        defaults: &[
+            (Remembered, "all body fields"),
+            (Key, "all body fields"),
+            (Interval, "all body fields"),
+            (RememberedInterval, "all body fields"),
+            (RememberedNamedInterval, "all body fields"),
+        ],
         help: "Body fields by which two requests are compared, as JSON pointers: `[\"/item\", \"/amount\"]`, or all \
                `{ except = [\"/sent_at\"] }`",
     },
@@ -186,20 +211,22 @@ pub const FIELDS: [RouteField; 19] = [
     },
 ];
 
-const fn every(default: &'static str) -> [(RuleKind, &'static str); 6] {
+const fn every(default: &'static str) -> [(RuleKind, &'static str); 8] {
+    let [token, remembered, key, interval, named, remembered_interval, remembered_named] = checked(default);
+    [token, remembered, key, interval, named, remembered_interval, remembered_named, (RuleKind::None, default)]
+}
+
+/// The policies that check requests.
+const fn checked(default: &'static str) -> [(RuleKind, &'static str); 7] {
     [
         (Token, default),
         (Remembered, default),
         (Key, default),
         (Interval, default),
         (NamedInterval, default),
-        (RuleKind::None, default),
+        (RememberedInterval, default),
+        (RememberedNamedInterval, default),
     ]
-}
-
-/// The policies that check requests.
-const fn checked(default: &'static str) -> [(RuleKind, &'static str); 5] {
-    [(Token, default), (Remembered, default), (Key, default), (Interval, default), (NamedInterval, default)]
 }
 
 impl RouteField {
@@ -221,7 +248,12 @@ impl RouteField {
                 "the policy \"token\" has it only with `remember`; set `remember = true`, or remove it".to_owned()
             }
             NamedInterval if self.default(Interval).is_some() => {
-                format!("an interval with `key_from` does not compare content; remove `{name}` or `key_from`")
+                format!(
+                    "an interval with `key_from` does not compare content; remove `{name}` or `key_from`, or set `remember = true`"
+                )
+            }
+            Interval | NamedInterval if self.default(RememberedInterval).is_some() => {
+                "the policy \"interval\" has it only with `remember`; set `remember = true`, or remove it".to_owned()
             }
             kind => format!("the policy {kind} does not have it, only {policies}; remove it"),
         }
@@ -240,9 +272,9 @@ impl RouteField {
     /// Returns a policy that has the field, and the field on which that depends.
     fn documented_policy(&self, policy: &str) -> String {
         let lacks = |kind: RuleKind| kind.policy() == policy && self.default(kind).is_none();
-        let condition = match [Token, NamedInterval].into_iter().find(|kind| lacks(*kind)) {
-            Some(Token) => " with `remember`",
-            Some(_) => " without `key_from`",
+        let condition = match [Token, Interval, NamedInterval].into_iter().find(|kind| lacks(*kind)) {
+            Some(Token | Interval) => " with `remember`",
+            Some(_) => " without `key_from` or with `remember`",
             None => "",
         };
         format!("`{policy}`{condition}")
@@ -253,17 +285,21 @@ impl RouteField {
         let shown = |text: &str| {
             if text.contains(' ') && !text.starts_with('{') { text.to_owned() } else { format!("`{text}`") }
         };
-        let mut distinct: Vec<(&str, &str)> = Vec::new();
+        let mut distinct: Vec<(Vec<&str>, &str)> = Vec::new();
         for (kind, default) in self.defaults {
-            if distinct.iter().all(|(_, known)| known != default) {
-                distinct.push((kind.policy(), default));
+            match distinct.iter_mut().find(|(_, known)| known == default) {
+                Some((policies, _)) if policies.contains(&kind.policy()) => {}
+                Some((policies, _)) => policies.push(kind.policy()),
+                None => distinct.push((vec![kind.policy()], default)),
             }
         }
         match distinct.as_slice() {
             [(_, "required")] => "required".to_owned(),
             [(_, default)] => shown(default),
             several => {
-                let each = several.iter().map(|(policy, default)| format!("`{policy}`: {}", shown(default)));
+                let each = several
+                    .iter()
+                    .map(|(policies, default)| format!("`{}`: {}", policies.join("`, `"), shown(default)));
                 each.collect::<Vec<_>>().join("; ")
             }
         }
@@ -276,7 +312,7 @@ impl RuleKind {
         match self {
             Token | Remembered => "token",
             Key => "key",
-            Interval | NamedInterval => "interval",
+            Interval | NamedInterval | RememberedInterval | RememberedNamedInterval => "interval",
             Self::None => "none",
         }
     }

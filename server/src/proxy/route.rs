@@ -71,8 +71,12 @@ pub enum RoutePolicy {
     Interval {
         /// The interval.
         rules: IntervalRules,
+        /// True if the response is stored until the interval ends.
+        remember: bool,
         /// The source of a name, in place of the content.
         from: Option<KeyLocation>,
+        /// Maximum time that a duplicate waits for the first request, if the response is stored; `None`: the default of the library.
+        wait: Option<Duration>,
         /// The body fields that are compared.
         fields: Fields,
     },

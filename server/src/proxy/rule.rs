@@ -163,12 +163,23 @@ fn protect(
             let key = key.fingerprint(fields.clone()).fingerprint_with(identity).profile(profile);
             wait.iter().fold(key, |key, wait| key.wait(*wait)).into_any()
         }
+        RoutePolicy::Interval { rules, remember: true, from: location, wait, fields } => {
+            let is_named = location.is_some();
+            let from = if is_named && *subject == RouteSubject::Credentials { by_credentials() } else { from };
+            let interval = Protect::interval(guard, from, rules.clone().reply_limit(REPLY_LIMIT)).remember();
+            let interval = interval.fingerprint(fields.clone()).fingerprint_with(identity);
+            let interval = wait.iter().fold(interval, |interval, wait| interval.wait(*wait));
+            match location {
+                Some(location) => interval.from(key_from(location)?).into_any(),
+                None => interval.into_any(),
+            }
+        }
         RoutePolicy::Interval { rules, from: Some(location), .. } => {
             // A name is compared without any content, so the credentials have to be the subject.
             let from = if *subject == RouteSubject::Credentials { by_credentials() } else { from };
             Protect::interval(guard, from, rules.clone()).from(key_from(location)?).into_any()
         }
-        RoutePolicy::Interval { rules, from: None, fields } => {
+        RoutePolicy::Interval { rules, from: None, fields, .. } => {
             let interval = Protect::interval(guard, from, rules.clone());
             interval.fingerprint(fields.clone()).fingerprint_with(identity).into_any()
         }

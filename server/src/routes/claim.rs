@@ -102,7 +102,8 @@ fn logged_policy(asked: &ClaimRequest) -> LoggedPolicy {
 
 /// Complete a claim
 ///
-/// The run took effect: duplicates receive this reply from now on. Can be repeated safely. An interval stores no reply: it lasts to its end.
+/// The run took effect: duplicates receive this reply from now on. Can be repeated safely. An interval stores the reply only if it was claimed
+/// with `remember`; otherwise the reply is ignored, and the interval lasts to its end.
 #[utoipa::path(
     operation_id = "complete_claim",
     tag = "backends",

@@ -196,6 +196,35 @@ async fn interval_admits_one_equivalent_request_per_period() {
     assert_eq!(send(order(&proxy, "/content", "tea")).await.said(), "201 executed");
 }
 
+#[tokio::test]
+async fn remembered_interval_replays_until_it_ends() {
+    let routes = [
+        route("/content", "policy = \"interval\"\nremember = true\nevery = \"2s\""),
+        route("/named", "policy = \"interval\"\nremember = true\nevery = \"1m\"\nkey_from = { query = \"who\" }"),
+    ];
+    let (shop, proxy) = start(&routes.concat());
+    let by =
+        |user: &str, target: &str, item| send(order(&proxy, target, item).header("cookie", format!("user={user}")));
+    let first = by("alice", "/content", "tea").await;
+    let again = by("alice", "/content", "tea").await;
+    assert_eq!(
+        (first.said().as_str(), again.said().as_str(), &first.body),
+        ("201 executed", "201 replayed", &again.body)
+    );
+    assert_eq!(by("bob", "/content", "tea").await.said(), "201 executed", "another user has a response of its own");
+    assert_eq!(shop.orders().len(), 2);
+    let is_over = || async { by("alice", "/content", "tea").await.said() == "201 executed" };
+    until("the interval has ended", LONG, is_over).await;
+    for (user, item, said) in [
+        ("alice", "tea", "201 executed"),
+        ("alice", "tea", "201 replayed"),
+        ("alice", "milk", "422 key_reused"),
+        ("bob", "milk", "201 executed"),
+    ] {
+        assert_eq!(by(user, "/named?who=a", item).await.said(), said, "{user} {item}");
+    }
+}
+
 /// The credentials are the subject of a named interval on a route without one: one user does not block another.
 #[tokio::test]
 async fn named_interval_without_a_subject_counts_for_each_user() {

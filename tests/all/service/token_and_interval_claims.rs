@@ -195,6 +195,33 @@ async fn same_content_is_accepted_once_per_interval_over_http() {
     assert_eq!(claim(there, &named).await.said(), "409 too_soon");
 }
 
+#[tokio::test]
+async fn remembered_interval_returns_the_reply_until_it_ends() {
+    let redis = RedisServer::start();
+    let services = [(); 2].map(|()| OncewardServer::start(&["--store", &redis.url()]));
+    let [here, there] = [&services[0].url, &services[1].url];
+    let asked = with(comment("a"), json!({"interval": "3s", "remember": true}));
+    let first = pass(here, &asked).await;
+    assert_eq!(claim(there, &asked).await.said(), "409 in_progress");
+    let waiting = with(asked.clone(), json!({"wait": "10s"}));
+    let (waited, completed) = tokio::join!(claim(there, &waiting), complete(there, &first));
+    assert_eq!((body(&waited), completed.as_str()), (json!({"outcome": "replay", "reply": reply()}), "204 "));
+    assert_eq!(complete(here, &first).await, "204 ", "it can be repeated");
+    assert_eq!(word(&claim(here, &asked).await), "replay");
+    assert_eq!(word(&claim(here, &with(asked.clone(), json!({"fingerprint": "b"}))).await), "run");
+    let is_over = || async { word(&claim(there, &asked).await) == "run" };
+    until("the interval has ended", Duration::from_secs(6), is_over).await;
+    assert_eq!(say(here, "/claim/release", &first).await, "409 claim_lost", "that is another run");
+
+    let named =
+        json!({"key": "k", "interval": "1h", "remember": true, "action": "a", "subject": "s", "fingerprint": "x"});
+    let failed = pass(here, &named).await;
+    assert_eq!(say(there, "/claim/release", &failed).await, "204 ");
+    assert_eq!(complete(there, &pass(here, &named).await).await, "204 ");
+    assert_eq!(word(&claim(there, &named).await), "replay");
+    assert_eq!(claim(there, &with(named, json!({"fingerprint": "y"}))).await.said(), "422 key_reused");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_32_concurrent_claims_of_an_interval_runs() {
     let redis = RedisServer::start();

@@ -24,6 +24,14 @@ pub enum NamedIntervalPolicy {}
 #[derive(Debug)]
 pub enum ContentIntervalPolicy {}
 
+/// An interval whose response is stored. A duplicate within it, by content, receives the stored response.
+#[derive(Debug)]
+pub enum RememberedIntervalPolicy {}
+
+/// An interval whose response is stored. A duplicate within it, by name, receives the stored response.
+#[derive(Debug)]
+pub enum RememberedNamedIntervalPolicy {}
+
 /// Any of the policies; see [`Protect::into_any`](super::Protect::into_any).
 #[derive(Debug)]
 pub enum AnyPolicy {}
@@ -56,12 +64,20 @@ pub trait ReadsId: sealed::Sealed {}
 /// A policy under which requests are compared by their content.
 #[diagnostic::on_unimplemented(
     message = "this setter requires a policy that compares content, and this route has `{Self}`",
-    note = "use `Protect::key`, `Protect::token(…).remember(…)`, or `Protect::interval` without a name"
+    note = "use `Protect::key`, `Protect::token(…).remember(…)`, or `Protect::interval` without a name or with `remember`"
 )]
 pub trait ComparesContent: sealed::Sealed {
     /// The policy once the comparison is set up.
     type Compared;
 }
+
+/// A policy under which a body over the limit can be accepted without being compared.
+#[diagnostic::on_unimplemented(
+    message = "`skip_large_bodies` requires a policy that compares content and has another id, and this route has `{Self}`",
+    note = "in a remembered interval all large bodies would receive the same response; raise `body_limit`, or name the interval with \
+            `from`"
+)]
+pub trait SkipsLargeBodies: ComparesContent {}
 
 /// A policy under which responses are stored.
 #[diagnostic::on_unimplemented(
@@ -76,6 +92,8 @@ impl sealed::Sealed for KeyPolicy {}
 impl sealed::Sealed for IntervalPolicy {}
 impl sealed::Sealed for NamedIntervalPolicy {}
 impl sealed::Sealed for ContentIntervalPolicy {}
+impl sealed::Sealed for RememberedIntervalPolicy {}
+impl sealed::Sealed for RememberedNamedIntervalPolicy {}
 
 impl RequiresToken for TokenPolicy {}
 impl RequiresToken for RememberedPolicy {}
@@ -88,10 +106,15 @@ impl TakesKey for IntervalPolicy {
     type Named = NamedIntervalPolicy;
 }
 
+impl TakesKey for RememberedIntervalPolicy {
+    type Named = RememberedNamedIntervalPolicy;
+}
+
 impl ReadsId for TokenPolicy {}
 impl ReadsId for RememberedPolicy {}
 impl ReadsId for KeyPolicy {}
 impl ReadsId for NamedIntervalPolicy {}
+impl ReadsId for RememberedNamedIntervalPolicy {}
 
 impl ComparesContent for RememberedPolicy {
     type Compared = Self;
@@ -109,5 +132,21 @@ impl ComparesContent for ContentIntervalPolicy {
     type Compared = Self;
 }
 
+impl ComparesContent for RememberedIntervalPolicy {
+    type Compared = Self;
+}
+
+impl ComparesContent for RememberedNamedIntervalPolicy {
+    type Compared = Self;
+}
+
+impl SkipsLargeBodies for RememberedPolicy {}
+impl SkipsLargeBodies for KeyPolicy {}
+impl SkipsLargeBodies for IntervalPolicy {}
+impl SkipsLargeBodies for ContentIntervalPolicy {}
+impl SkipsLargeBodies for RememberedNamedIntervalPolicy {}
+
 impl StoresResponses for RememberedPolicy {}
 impl StoresResponses for KeyPolicy {}
+impl StoresResponses for RememberedIntervalPolicy {}
+impl StoresResponses for RememberedNamedIntervalPolicy {}

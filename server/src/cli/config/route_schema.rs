@@ -66,7 +66,15 @@ fn rules() -> Vec<Value> {
     let methods = json!({"properties": {"methods": {"items": {"not": {"enum": ["GET", "HEAD", "OPTIONS"]}}}}});
     let others = [
         json!({"if": both("token", &json!({"not": remembers})), "then": {"properties": lacks(RuleKind::Token)}}),
-        json!({"if": both("interval", &is_named), "then": {"properties": lacks(RuleKind::NamedInterval)}}),
+        json!({
+            "if": both("interval", &json!({"not": remembers})),
+            "then": {"properties": lacks(RuleKind::Interval)},
+        }),
+        json!({
+            "if": both("interval", &json!({"allOf": [is_named, {"not": remembers}]})),
+            "then": {"properties": lacks(RuleKind::NamedInterval)},
+        }),
+        json!({"if": both("interval", &json!({})), "then": {"properties": {"remember": {"type": "boolean"}}}}),
         json!({"if": {"not": {"properties": {"policy": {"const": "none"}}}}, "then": methods}),
     ];
     policies.chain(others).collect()

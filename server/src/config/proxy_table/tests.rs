@@ -32,6 +32,11 @@ fn route_has_the_defaults_of_its_policy() {
         panic!()
     };
     assert_eq!(rules, IntervalRules::new());
+    let text = "path = \"/a\"\npolicy = \"interval\"\nremember = true\nwait = \"2s\"\nkey_from = { query = \"a\" }\nfingerprint = []";
+    assert!(matches!(
+        one(text).unwrap().policy,
+        RoutePolicy::Interval { remember: true, wait: Some(_), from: Some(_), .. }
+    ));
     assert!(matches!(one("path = \"/a\"\npolicy = \"none\"").unwrap().policy, RoutePolicy::None));
 }
 
@@ -121,6 +126,14 @@ fn wrong_field_is_rejected_with_the_fix() {
         (
             "path = \"/a\"\npolicy = \"interval\"\nkey_from = { query = \"a\" }\nfingerprint = []",
             "does not compare content",
+        ),
+        (
+            "path = \"/a\"\npolicy = \"interval\"\nwait = \"2s\"",
+            "`wait`: the policy \"interval\" has it only with `remember`",
+        ),
+        (
+            "path = \"/a\"\npolicy = \"interval\"\nremember = \"5m\"",
+            "`remember`: in an interval it must be `true` or `false`",
         ),
         ("path = \"/a\"\npolicy = \"key\"\nretain = \"0s\"", "`retain`: it must be positive"),
         (

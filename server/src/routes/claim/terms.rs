@@ -118,15 +118,27 @@ impl ClaimKind {
     /// Rejects the fields that have no effect on this kind of claim.
     fn reject_foreign_fields(self, asked: &ClaimRequest) -> Result<(), Rejection> {
         let is_interval = self == Self::Interval;
+        let is_rejecting = is_interval && !asked.remember;
         let is_ignored = [
+            (
+                "remember",
+                asked.remember && !is_interval,
+                "a key or token always stores the reply",
+                "幂等键和令牌总是保存响应",
+            ),
             ("bound", asked.bound && self != Self::Token, "it is for tokens", "它只用于令牌"),
             ("lease", asked.lease.is_some() && is_interval, "the lease is the interval", "租期就是间隔"),
-            ("retain", asked.retain.is_some() && is_interval, "an interval stores no reply", "间隔不保存响应"),
+            (
+                "retain",
+                asked.retain.is_some() && is_interval,
+                "a reply is stored until the interval ends",
+                "响应保存到间隔结束",
+            ),
             (
                 "wait",
-                asked.wait.is_some() && is_interval,
-                "an interval stores no reply to wait for",
-                "间隔不保存响应，无从等待",
+                asked.wait.is_some() && is_rejecting,
+                "without `remember` there is no reply to wait for",
+                "没有 `remember`，就没有可等待的响应",
             ),
             ("at_most_once", asked.at_most_once.is_some() && is_interval, "it is for keys", "它只用于幂等键"),
             (
@@ -137,7 +149,7 @@ impl ClaimKind {
             ),
             (
                 "fingerprint",
-                asked.fingerprint.is_some() && asked.key.is_some() && is_interval,
+                asked.fingerprint.is_some() && asked.key.is_some() && is_rejecting,
                 "`key` names the interval",
                 "间隔由 `key` 命名",
             ),
@@ -161,10 +173,9 @@ impl ClaimKind {
             }
             Self::Interval => {
                 let rules = IntervalRules::new().every(lease);
-                Policy::interval(
-                    rules
-                        .map_err(|error| bad_request(format!("`interval`: {error}."), "`interval` 超出允许的范围。"))?,
-                )
+                let rules = rules
+                    .map_err(|error| bad_request(format!("`interval`: {error}."), "`interval` 超出允许的范围。"))?;
+                Policy::interval(if asked.remember { rules.remember() } else { rules })
             }
         })
     }

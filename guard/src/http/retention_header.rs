@@ -1,0 +1,54 @@
+//! The header that says how long a response is stored.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use onceward_api::{Outcome, header};
+
+use crate::policy::Policy;
+
+/// The header of a route that says how long its responses are stored, in whole seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RetentionHeader {
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) value: Bytes,
+}
+
+impl RetentionHeader {
+    /// The name without a choice of the application.
+    pub(super) const NAME: Cow<'static, str> = Cow::Borrowed(header::RETENTION);
+
+    /// Creates the header for a policy; `None` if it stores no responses.
+    pub(super) fn of(policy: &Policy, name: Cow<'static, str>) -> Option<Self> {
+        let seconds = policy.retention()?.as_secs();
+        Some(Self { name, value: seconds.to_string().into() })
+    }
+
+    /// Returns whether a response with this outcome is stored.
+    pub(super) fn applies_to(outcome: Outcome) -> bool {
+        matches!(outcome, Outcome::Executed | Outcome::Replayable | Outcome::Replayed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::policy::{IntervalRules, KeyRules, TokenRules};
+
+    #[test]
+    fn header_has_the_retention_of_the_policy_in_seconds() {
+        let value = |policy: Policy| {
+            let header = RetentionHeader::of(&policy, RetentionHeader::NAME)?;
+            assert_eq!(header.name, "onceward-retention");
+            String::from_utf8(header.value.to_vec()).ok()
+        };
+        let (minute, interval) = (Duration::from_secs(60), || IntervalRules::new().every(Duration::from_millis(2_500)));
+        assert_eq!(value(Policy::key(KeyRules::at_most_once())).as_deref(), Some("86400"));
+        assert_eq!(value(Policy::Token(TokenRules::new().remember(minute))).as_deref(), Some("60"));
+        assert_eq!(value(Policy::interval(interval().unwrap().remember())).as_deref(), Some("2"));
+        assert_eq!(value(Policy::interval(interval().unwrap())), None);
+        assert_eq!(value(Policy::token()), None);
+    }
+}
