@@ -44,7 +44,7 @@ impl From<Rejection> for HandlerError {
 
 impl From<LimitError> for HandlerError {
     fn from(over: LimitError) -> Self {
-        Self { rejection: over.rejection, rate_limit: over.headers }
+        Self { rejection: *over.rejection, rate_limit: over.headers }
     }
 }
 

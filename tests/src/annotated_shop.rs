@@ -44,7 +44,7 @@ impl Submission {
 
 /// The subject of a request, as a route names it in place of the default.
 fn user<F: Framework>() -> SubjectSource<F::Request> {
-    SubjectSource::resolver(|request: &F::Request| Some(String::from_utf8(request.header(USER).next()?.to_vec()).ok()?))
+    SubjectSource::resolver(|request: &F::Request| String::from_utf8(request.header(USER).next()?.to_vec()).ok())
 }
 
 /// A web framework for which `#[once]` exists.

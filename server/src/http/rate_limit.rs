@@ -76,7 +76,7 @@ pub enum LimitScope {
 #[derive(Debug)]
 pub struct LimitError {
     /// The response.
-    pub rejection: Rejection,
+    pub rejection: Box<Rejection>,
     /// The limit.
     pub scope: LimitScope,
     /// The rest of the client's quota, if clients are limited.
@@ -123,7 +123,9 @@ impl RateLimiter {
         let headers = Option::zip(self.per_client, own).map(|(allowance, bucket)| allowance.headers(bucket));
         match shortage {
             None => Ok(headers),
-            Some(shortage) => Err(LimitError { rejection: shortage.rejection(count), scope: shortage.scope, headers }),
+            Some(shortage) => {
+                Err(LimitError { rejection: shortage.rejection(count).into(), scope: shortage.scope, headers })
+            }
         }
     }
 
