@@ -35,12 +35,12 @@ function append(line) {
  */
 export async function order(header, isProtected = true) {
   const raise = header("x-raise");
-  if (raise === "before") throw new Error("before the effect");
-  if (raise === "not-applied") throw new NotApplied("nothing was ordered");
   if (header("x-takes")) {
     append("begun");
     await sleep(Number(header("x-takes")));
   }
+  if (raise === "before") throw new Error("before the effect");
+  if (raise === "not-applied") throw new NotApplied("nothing was ordered");
   append(header("x-order") ?? "order");
   if (raise === "after") throw new Error("after the effect");
   if (raise === "unknown") throw new Unknown("the order may have been placed");
