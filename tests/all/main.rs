@@ -186,10 +186,12 @@ mod scenarios {
 /// The Rust client SDK.
 mod sdk {
     mod bad_input;
+    mod blocking;
     mod bodies;
     mod intervals;
     mod killed_servers;
     mod network_faults;
+    mod outcome_service;
     mod refused_connections;
     mod reqwest_middleware;
     mod retries_and_redirects;

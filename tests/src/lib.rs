@@ -9,6 +9,7 @@ pub mod axum_server;
 pub mod browser_pages;
 pub mod call;
 pub mod charging_app;
+pub mod claiming_shop;
 pub mod client;
 pub mod command_output;
 pub mod concurrent_orders;

@@ -37,7 +37,7 @@ pub(crate) struct AttemptResponse {
     /// The outcome that a guard reported: in this response, or in the redirect that led to it.
     pub(crate) outcome: Option<Outcome>,
     /// True for the response to the submission itself, false for the target of a redirect to its result.
-    is_submission: bool,
+    pub(crate) is_submission: bool,
 }
 
 /// One attempt in flight.

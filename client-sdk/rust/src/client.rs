@@ -11,11 +11,13 @@ use reqwest::{Method, Url};
 use url::Position;
 
 pub use self::builder::ClientBuilder;
+pub(crate) use self::builder::parse_base;
 use self::pool_set::{PoolKey, PoolSet};
 use crate::authorization::Authorization;
 use crate::credential::Credential;
 use crate::error::{Error, ErrorKind};
 use crate::on_unknown::OnUnknown;
+use crate::outcome_service::OutcomeService;
 use crate::redirect::same_origin;
 use crate::retry_limits::RetryLimits;
 use crate::submission::Submission;
@@ -33,6 +35,8 @@ pub(crate) struct ClientInner {
     pub(crate) on_unknown: OnUnknown,
     pub(crate) authorization: Option<Authorization>,
     pub(crate) response_limit: usize,
+    /// The service that looks up unknown outcomes, instead of the application.
+    pub(crate) outcomes: Option<OutcomeService>,
     token_base: Option<Url>,
     /// Further origins that tokens may be sent to.
     origins: Vec<Url>,

@@ -83,6 +83,14 @@ impl CredentialState {
         }
     }
 
+    /// The text of the token, if it is one.
+    pub(crate) fn token(&self) -> Option<String> {
+        match self {
+            Self::Token { token, .. } => token.header().to_str().ok().map(str::to_owned),
+            Self::Key(_) => None,
+        }
+    }
+
     /// Adds the next token in a response to the pool.
     pub(crate) fn store_next_token(&self, headers: &HeaderMap) {
         // A copy: the header's value keeps the whole buffer of the connection in memory.

@@ -5,6 +5,8 @@
 mod attempt;
 mod authorization;
 mod backoff;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod body;
 mod buffered_body;
 mod client;
@@ -15,6 +17,7 @@ mod key;
 #[cfg(feature = "middleware")]
 mod middleware;
 mod on_unknown;
+mod outcome_service;
 mod redirect;
 mod rejection;
 mod response;

@@ -1,11 +1,13 @@
 //! The retry loop: sends the attempts of a submission, with a backoff between them, and resolves an unknown outcome. [`decide`] chooses
 //! each step.
 
+mod look;
+
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::time::Duration;
 
-use onceward_api::{Code, Outcome};
+use onceward_api::Code;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::attempt::{Attempt, AttemptResult};
@@ -15,7 +17,6 @@ use crate::credential::Credential;
 use crate::credential_state::CredentialState;
 use crate::error::{Error, ErrorKind};
 use crate::on_unknown::OnUnknown;
-use crate::rejection::Rejection;
 use crate::response::Response;
 use crate::retry_decision::{AttemptHistory, AttemptSummary, CredentialKind, Decision, RetryConditions, decide};
 use crate::submission::Plan;
@@ -31,6 +32,7 @@ pub(crate) async fn submit<T: Transport>(
     plan: &mut Plan,
 ) -> Result<Response, Error> {
     plan.credential.allows(plan.on_unknown)?;
+    look::check(client, plan)?;
     let (host, path) = plan.url.as_ref().map_or(("", ""), |url| (url.host_str().unwrap_or_default(), url.path()));
     let span = tracing::info_span!(target: "onceward_client", "submission", method = %plan.method, host, path);
     let is_resumed = matches!(plan.credential, Credential::ResumedKey(_));
@@ -126,51 +128,14 @@ impl<T: Transport> RetryLoop<'_, T> {
         credential: &CredentialState,
     ) -> Result<Response, Error> {
         let unknown = self.unknown(result, credential);
-        // A lookup carries the whole request: a server without support for `Onceward-Look` runs it, with the same token or key.
-        let may_look = carried != CredentialKind::Nothing && self.plan.body.is_repeatable();
+        // The lookup of the service sends no request to the application. The other one carries the whole request: a server without support
+        // for `Onceward-Look` runs it, with the same token or key.
+        let may_send = carried != CredentialKind::Nothing && self.plan.body.is_repeatable();
+        let may_look = may_send || self.client.inner().outcomes.is_some();
         if self.plan.on_unknown != OnUnknown::Look || !may_look {
             return Err(unknown);
         }
         self.look(credential).await.unwrap_or(Err(unknown))
-    }
-
-    /// Looks up the stored outcome, and waits while the submission is in progress. Returns `None` if the outcome stays unknown.
-    async fn look(&mut self, credential: &CredentialState) -> Option<Result<Response, Error>> {
-        for looks in 0..self.plan.limits.attempts {
-            let (result, _) = self.attempt(credential, true).await;
-            let retry_after = match result {
-                AttemptResult::Response(response) if response.outcome == Some(Outcome::Replayed) => {
-                    return Some(Ok(Response::new(response, self.history.attempts)));
-                }
-                AttemptResult::Rejected(rejection) if rejection.problem.retry == onceward_api::Retry::Same => {
-                    rejection.retry_after
-                }
-                AttemptResult::Rejected(rejection) => return Some(Err(self.look_rejected(rejection, credential))),
-                // The server does not support `Onceward-Look`.
-                AttemptResult::Response(..) | AttemptResult::Failed(_) => return None,
-                AttemptResult::NotSent(_) | AttemptResult::Refused(_) | AttemptResult::Lost(_) => None,
-            };
-            let delay = Backoff::after(looks, retry_after, &self.plan.limits).delay(fastrand::f64());
-            if delay >= self.time_left() {
-                return None;
-            }
-            sleep(delay).await;
-        }
-        None
-    }
-
-    /// The error after a lookup that was rejected.
-    fn look_rejected(&self, rejection: Rejection, credential: &CredentialState) -> Error {
-        let advice = match rejection.problem.code {
-            Code::ReplyNotKept => return self.error(AttemptResult::Rejected(rejection), credential),
-            Code::NotFound => {
-                "the server has no record of it. It may not have run, or not yet: a request may still be in flight. \
-                 Send it again with the same key, or look again later."
-            }
-            _ => "the server's record does not settle it. Check the result before you send it again.",
-        };
-        let error = Error::new(ErrorKind::Unknown, format!("the outcome is unknown: {advice}"));
-        error.with_rejection(Some(rejection)).with_key(credential.key()).with_attempts(self.history.attempts)
     }
 
     fn unknown(&self, result: AttemptResult, credential: &CredentialState) -> Error {

@@ -202,7 +202,7 @@ impl Submission {
     }
 
     /// Fetches a token that is valid for this action only. The action of a route without a name is its method and path, as in
-    /// `POST /orders`.
+    /// `POST /orders`. A lookup at the service ([`outcomes_from`](crate::ClientBuilder::outcomes_from)) names it too.
     pub fn action(mut self, name: impl Into<String>) -> Self {
         self.plan.binding.action = Some(canonical_action(&name.into()).into_owned());
         self
@@ -218,7 +218,8 @@ impl Submission {
     }
 
     /// Fetches a token that is valid for this subject only. Only the service lets its clients name the subject; an application determines
-    /// it from an [`identity`](Self::identity).
+    /// it from an [`identity`](Self::identity). A lookup at the service ([`outcomes_from`](crate::ClientBuilder::outcomes_from)) names it
+    /// too: then it is the client, as the application that claims knows it.
     pub fn subject(mut self, name: impl Into<String>) -> Self {
         self.plan.binding.subject = Some(name.into());
         self

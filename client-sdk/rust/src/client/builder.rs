@@ -11,6 +11,7 @@ use crate::authorization::Authorization;
 use crate::credential::Credential;
 use crate::error::{BoxError, Error};
 use crate::on_unknown::OnUnknown;
+use crate::outcome_service::OutcomeService;
 use crate::retry_limits::RetryLimits;
 
 /// Builds a [`Client`].
@@ -38,6 +39,7 @@ pub struct ClientBuilder {
     token_base: Option<String>,
     origins: Vec<String>,
     pool_size: u32,
+    outcomes: Option<Result<OutcomeService, Error>>,
 }
 
 enum HttpClientSource {
@@ -58,6 +60,7 @@ impl ClientBuilder {
             token_base: None,
             origins: Vec::new(),
             pool_size: 32,
+            outcomes: None,
         }
     }
 
@@ -141,6 +144,35 @@ impl ClientBuilder {
         self
     }
 
+    /// Looks up unknown outcomes at `base` + `/outcome` of the Onceward service, with its API key if it has one, instead of sending the
+    /// request again with `Onceward-Look`. For applications that claim at the service and do not offer a lookup themselves. Used with
+    /// [`OnUnknown::Look`]. The API key is sent to this URL only.
+    ///
+    /// The record of a key belongs to an action and a subject: [`subject`](crate::Submission::subject) is required for each submission with
+    /// a key, and [`action`](crate::Submission::action) if the application does not claim as method and path. A stored redirect is returned
+    /// and not followed.
+    ///
+    /// ```no_run
+    /// use onceward_client::{Client, OnUnknown};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let api_key = std::env::var("ONCEWARD_API_KEY")?;
+    /// let client = Client::builder()
+    ///     .with_keys()
+    ///     .outcomes_from("https://onceward.internal", Some(&api_key))
+    ///     .on_unknown(OnUnknown::Look)
+    ///     .build()?;
+    /// let response = client.post("https://shop.example/orders").subject("alice").body("tea").send().await?;
+    /// println!("{} (replayed: {})", response.status(), response.is_replayed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn outcomes_from(mut self, base: impl AsRef<str>, api_key: Option<&str>) -> Self {
+        self.outcomes = Some(OutcomeService::new(base.as_ref(), api_key));
+        self
+    }
+
     /// Sets the function that returns the `Authorization` header. It is called before each attempt, with `true` once after a 401: then it
     /// must return a new value. The submission keeps its token or key.
     ///
@@ -173,6 +205,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Builds a client that blocks, with the same settings.
+    ///
+    /// # Errors
+    /// Like [`build`](Self::build), or if no thread can be started.
+    #[cfg(feature = "blocking")]
+    pub fn build_blocking(self) -> Result<crate::blocking::Client, Error> {
+        crate::blocking::Client::with(self.build()?)
+    }
+
     /// Builds the client.
     ///
     /// # Errors
@@ -197,9 +238,10 @@ impl ClientBuilder {
             on_unknown: self.on_unknown,
             authorization: self.authorization,
             response_limit: self.response_limit,
-            token_base: self.token_base.as_deref().map(base).transpose()?,
+            token_base: self.token_base.as_deref().map(|base| parse_base(base, "tokens_from", "/token")).transpose()?,
             origins: self.origins.iter().map(|origin| parse(origin)).collect::<Result<_, _>>()?,
             pool_size: self.pool_size,
+            outcomes: self.outcomes.transpose()?,
             pools: Mutex::default(),
         })))
     }
@@ -216,11 +258,11 @@ impl fmt::Debug for ClientBuilder {
     }
 }
 
-/// Parses a URL that `/token` can be appended to.
-fn base(text: &str) -> Result<Url, Error> {
+/// Parses the URL in this setting, which `path` can be appended to.
+pub(crate) fn parse_base(text: &str, setting: &str, path: &str) -> Result<Url, Error> {
     let url = parse(text)?;
     if url.query().is_some() || url.fragment().is_some() {
-        let message = "the URL in `tokens_from` must not have a query or fragment: `/token` is appended to it";
+        let message = format!("the URL in `{setting}` must not have a query or fragment: `{path}` is appended to it");
         return Err(Error::misuse(message));
     }
     Ok(url)
