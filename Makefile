@@ -1,6 +1,6 @@
 # Commands (or paths) that the tests need besides Rust, each with its Debian package.
 NEEDS := redis-server=redis-server redis-cli=redis-tools openssl=openssl curl=curl node=nodejs chromium=chromium python3=python3 pip3=python3-pip \
-	cc=gcc nginx=nginx caddy=caddy haproxy=haproxy systemd-analyze=systemd \
+	cc=gcc nginx=nginx caddy=caddy haproxy=haproxy rabbitmq-server=rabbitmq-server systemd-analyze=systemd \
 	/usr/lib/postgresql/*/bin/initdb=postgresql /usr/share/fonts/truetype/wqy/wqy-microhei.ttc=fonts-wqy-microhei
 # The oldest major version of Node.js that runs the tests of the browser SDK and the Node SDK.
 NODE := 20

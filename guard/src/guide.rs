@@ -7,11 +7,16 @@
 //! | [`axum`] | protecting axum routes and tower services, the order of layers |
 //! | [`keys`] | idempotency keys: what a duplicate receives, at most once or retryable |
 //! | [`intervals`] | deduplication without a token or key, locks |
+//! | [`webhooks`] | inbound webhooks by event id |
 //! | [`jobs`] | jobs and queue consumers |
+//! | [`rabbitmq`] | a consumer of RabbitMQ |
+//! | [`schedules`] | scheduled jobs that run once per slot |
+//! | [`locks`] | named locks |
 //! | [`transactions`] | records that commit with your rows |
 //! | [`languages`] | the language of rejections, adding your own |
 //! | [`stores`] | memory, Redis, Valkey, Sentinel, Cluster, PostgreSQL, SQLite, your own |
 //! | [`shutdown`] | graceful shutdown |
+//! | [`spring`] | from the annotations of Spring articles to this library |
 //! | [`testing`] | testing your handlers with duplicates, expiry, crashes and a failing store |
 //!
 //! The pages are Markdown files in the folder `docs` of this crate.
@@ -27,10 +32,15 @@ macro_rules! pages {
             #[doc = "[Intervals]: crate::guide::intervals"]
             #[doc = "[Jobs]: crate::guide::jobs"]
             #[doc = "[Keys]: crate::guide::keys"]
+            #[doc = "[Languages]: crate::guide::languages"]
+            #[doc = "[Locks]: crate::guide::locks"]
+            #[doc = "[RabbitMQ]: crate::guide::rabbitmq"]
+            #[doc = "[Schedules]: crate::guide::schedules"]
             #[doc = "[Shutdown]: crate::guide::shutdown"]
             #[doc = "[Stores]: crate::guide::stores"]
             #[doc = "[Testing]: crate::guide::testing"]
             #[doc = "[Transactions]: crate::guide::transactions"]
+            #[doc = "[Webhooks]: crate::guide::webhooks"]
             #[doc = ""]
             #[doc = include_str!($file)]
             pub mod $page {}
@@ -44,10 +54,15 @@ pages! {
     axum: "../docs/axum.md",
     keys: "../docs/keys.md",
     intervals: "../docs/intervals.md",
+    webhooks: "../docs/webhooks.md",
     jobs: "../docs/jobs.md",
+    rabbitmq: "../docs/rabbitmq.md",
+    schedules: "../docs/schedules.md",
+    locks: "../docs/locks.md",
     transactions: "../docs/transactions.md",
     languages: "../docs/languages.md",
     stores: "../docs/stores.md",
     shutdown: "../docs/shutdown.md",
+    spring: "../docs/spring.md",
     testing: "../docs/testing.md",
 }

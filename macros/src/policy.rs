@@ -21,6 +21,7 @@ pub(crate) struct Known {
 }
 
 const REMEMBER: Known = Known { name: "remember", example: "remember = \"10m\"" };
+const REMEMBER_INTERVAL: Known = Known { name: "remember", example: "remember" };
 const WAIT: Known = Known { name: "wait", example: "wait = \"10s\"" };
 const BOUND: Known = Known { name: "bound", example: "bound" };
 const NEXT_TOKEN: Known = Known { name: "next_token", example: "next_token" };
@@ -51,7 +52,7 @@ impl Policy {
         match self {
             Self::Token => &[REMEMBER, WAIT, BOUND, NEXT_TOKEN, OPTIONAL, SUBJECT],
             Self::Key => &[RETRYABLE, RETAIN, WAIT, OPTIONAL, SUBJECT],
-            Self::Interval => &[MESSAGE, SUBJECT],
+            Self::Interval => &[MESSAGE, REMEMBER_INTERVAL, WAIT, SUBJECT],
         }
     }
 

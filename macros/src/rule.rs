@@ -16,6 +16,8 @@ pub(crate) struct Rule {
     /// The value of the policy: the length of an interval in milliseconds.
     every: u64,
     remember: Option<u64>,
+    /// Whether an interval stores the response.
+    is_remembered: bool,
     retain: Option<u64>,
     wait: Option<u64>,
     is_retryable: bool,
@@ -36,13 +38,8 @@ impl Parse for Rule {
         for setting in &settings.0[1..] {
             rule.set(setting)?;
         }
-        match settings.0.iter().find(|setting| setting.name == "wait") {
-            Some(wait) if policy == Policy::Token && rule.remember.is_none() => Err(Error::new(
-                wait.name.span(),
-                "`wait` requires `remember = \"10m\"`: a token without it stores no response to wait for",
-            )),
-            _ => Ok(rule),
-        }
+        rule.check_combinations(&settings)?;
+        Ok(rule)
     }
 }
 
@@ -61,6 +58,7 @@ impl Rule {
             pointer,
             every,
             remember: None,
+            is_remembered: false,
             retain: None,
             wait: None,
             is_retryable: false,
@@ -70,11 +68,30 @@ impl Rule {
         })
     }
 
+    /// Rejects options that have no effect beside each other.
+    fn check_combinations(&self, settings: &Settings) -> Result<()> {
+        let named = |name: &str| settings.0.iter().find(|setting| setting.name == name);
+        let why = match self.policy {
+            Policy::Token if self.remember.is_none() => named("wait")
+                .zip(Some("`wait` requires `remember = \"10m\"`: a token without it stores no response to wait for")),
+            Policy::Interval if !self.is_remembered => named("wait")
+                .zip(Some("`wait` requires `remember`: an interval without it stores no response to wait for")),
+            Policy::Interval => named("message")
+                .zip(Some("`message` does not apply with `remember`: a duplicate receives the stored response")),
+            _ => None,
+        };
+        why.map_or(Ok(()), |(setting, why)| Err(Error::new(setting.name.span(), why)))
+    }
+
     fn set(&mut self, setting: &Setting) -> Result<()> {
         if let Some(why) = self.policy.refusal(&setting.name) {
             return Err(Error::new(setting.name.span(), why));
         }
         match setting.name.to_string().as_str() {
+            "remember" if self.policy == Policy::Interval => {
+                setting.flag()?;
+                self.is_remembered = true;
+            }
             "remember" => self.remember = Some(setting.time()?),
             "retain" => self.retain = Some(setting.time()?),
             "wait" => self.wait = Some(setting.duration()?),
@@ -120,7 +137,8 @@ impl Rule {
             }
             Policy::Interval => {
                 let (every, message) = (self.every, self.message.iter());
-                quote!(.interval(::onceward::http::annotated::interval(#every) #(.message(#message))*))
+                let remember = self.is_remembered.then(|| quote!(.remember())).into_iter();
+                quote!(.interval(::onceward::http::annotated::interval(#every) #(.message(#message))*) #(#remember)*)
             }
         }
     }

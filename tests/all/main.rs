@@ -160,6 +160,14 @@ mod rejections {
     mod proxy;
 }
 
+/// The recipes of the guides: webhooks, queues, scheduled jobs and locks.
+mod recipes {
+    mod named_locks;
+    mod rabbitmq;
+    mod scheduled_jobs;
+    mod webhooks;
+}
+
 /// The store on Redis: one server, Sentinel, Cluster, and their faults.
 mod redis {
     pub(crate) mod cluster;

@@ -39,7 +39,7 @@ async fn option_of_a_token_with_a_key() {}
 async fn option_of_an_interval_with_a_token() {}
 
 #[once(interval = "1s", retryable)]
-//~ `retryable` does not apply to `interval`: the options of `interval` are `message = "…"`, `subject = SubjectFrom::anonymous()`
+//~ `retryable` does not apply to `interval`: the options of `interval` are `message = "…"`, `remember`, `wait = "10s"`, `subject = SubjectFrom::anonymous()`
 async fn option_of_a_key_with_an_interval() {}
 
 #[once(key, retain = "24h", retain = "7d")]
@@ -49,6 +49,18 @@ async fn option_twice() {}
 #[once(token, wait = "10s")]
 //~ `wait` requires `remember = "10m"`: a token without it stores no response to wait for
 async fn waiting_for_a_response_that_is_not_stored() {}
+
+#[once(interval = "1s", wait = "10s")]
+//~ `wait` requires `remember`: an interval without it stores no response to wait for
+async fn waiting_in_an_interval_that_stores_nothing() {}
+
+#[once(interval = "1s", remember, message = "Please wait.")]
+//~ `message` does not apply with `remember`: a duplicate receives the stored response
+async fn message_that_no_duplicate_receives() {}
+
+#[once(interval = "1s", remember = "10m")]
+//~ `remember` takes no value
+async fn remembered_interval_with_a_time() {}
 
 #[once(token = "x")]
 //~ `token` takes no value

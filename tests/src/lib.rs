@@ -32,6 +32,7 @@ pub mod policy_walkthrough;
 pub mod polling;
 pub mod postgres;
 pub mod postgres_payments;
+pub mod rabbitmq_server;
 pub mod random_faults;
 pub mod raw_http;
 pub mod readme_program;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use reqwest::header::HeaderValue;
 
-pub use self::generate::generate_key;
+pub use self::generate::{generate_key, generate_ordered_key};
 
 /// Maximum number of characters in a key.
 const LONGEST: usize = 255;

@@ -31,7 +31,7 @@ mod transport;
 
 pub use client::{Client, ClientBuilder};
 pub use error::Error;
-pub use key::{BadKey, Key, generate_key};
+pub use key::{BadKey, Key, generate_key, generate_ordered_key};
 #[cfg(feature = "middleware")]
 pub use middleware::OncewardMiddleware;
 pub use on_unknown::OnUnknown;

@@ -13,7 +13,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Commands that build or test the whole repository. Other tests check what they do.
 const OF_THE_REPOSITORY: [&str; 2] = ["cargo run --release\n", "make test\n"];
 /// Languages of blocks that no program runs by itself: parts of a configuration, a page, or a program.
-const SHOWN: [&str; 7] = ["toml", "html", "text", "nginx", "caddy", "js", "jsx"];
+const SHOWN: [&str; 8] = ["toml", "html", "text", "nginx", "caddy", "js", "jsx", "java"];
 
 /// A page whose commands start an application and a proxy of their own: `proxy::page` runs them.
 const RUN_ELSEWHERE: &str = "docs/proxy.md";

@@ -19,6 +19,7 @@ on_every_framework! {
     key_replays_the_response_and_compares_content,
     key_in_the_body_needs_no_header,
     interval_rejects_a_duplicate_with_its_message,
+    remembered_interval_replays_the_response,
     bound_token_is_followed_by_the_next,
     key_is_at_most_once_unless_retryable,
     optional_key_may_be_missing,
@@ -123,6 +124,21 @@ async fn interval_rejects_a_duplicate_with_its_message<F: Annotated>() {
     let is_over = async || submit("a").await.said() == "201 executed";
     until("the interval ends", Duration::from_secs(10), is_over).await;
     assert_eq!(shop.ledger.runs(), ["a", "b", "a"]);
+}
+
+async fn remembered_interval_replays_the_response<F: Annotated>() {
+    let shop = Served::on::<F>();
+    let submit = async |id: &str| send(shop.request("/remembered-messages").json(&order(id))).await;
+    let body = order("a");
+    let (first, beside) = tokio::join!(submit("a"), send(shop.request("/remembered-messages").json(&body)));
+    let mut said = [first.said(), beside.said()];
+    said.sort();
+    assert_eq!(said, ["201 executed", "201 replayed"], "the duplicate waits for the response");
+    assert_eq!(first.body, beside.body);
+    let again = submit("a").await;
+    assert_eq!((again.said().as_str(), &again.body), ("201 replayed", &first.body));
+    assert_eq!(submit("b").await.said(), "201 executed");
+    assert_eq!(shop.ledger.runs(), ["a", "b"]);
 }
 
 async fn bound_token_is_followed_by_the_next<F: Annotated>() {

@@ -56,6 +56,12 @@ async fn message(ledger: Data<Ledger>, body: Json<Submission>) -> HttpResponse {
     respond(body.into_inner(), &ledger).await
 }
 
+#[post("/remembered-messages")]
+#[once(interval = "1h", remember)]
+async fn remembered_message(ledger: Data<Ledger>, body: Json<Submission>) -> HttpResponse {
+    respond(body.into_inner(), &ledger).await
+}
+
 #[post("/mine")]
 #[once(key, subject = user::<Actix>())]
 async fn mine(ledger: Data<Ledger>, body: Json<Submission>) -> HttpResponse {
@@ -70,7 +76,7 @@ pub fn without_guard(ledger: &Ledger) -> impl Fn(&mut ServiceConfig) + Clone + S
 
 fn routes(config: &mut ServiceConfig, ledger: &Ledger) {
     config.app_data(Data::new(ledger.clone())).service(order).service(remembered).service(bound).service(pay);
-    config.service(by_order).service(message).service(mine);
+    config.service(by_order).service(message).service(remembered_message).service(mine);
     config.route("/retryable", web::post().to(retry));
 }
 

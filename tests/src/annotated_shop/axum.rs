@@ -71,6 +71,11 @@ async fn message(State(ledger): State<Ledger>, Json(body): Json<Submission>) -> 
     respond(body, &ledger).await
 }
 
+#[once(interval = "1h", remember)]
+async fn remembered_message(State(ledger): State<Ledger>, Json(body): Json<Submission>) -> (StatusCode, String) {
+    respond(body, &ledger).await
+}
+
 #[once(key, subject = user::<Tower>())]
 async fn mine(State(ledger): State<Ledger>, Json(body): Json<Submission>) -> (StatusCode, String) {
     respond(body, &ledger).await
@@ -87,6 +92,7 @@ pub fn router(guard: &Guard, ledger: &Ledger) -> Router {
         .route("/retryable", post(retry))
         .route("/by-order", post(by_order))
         .route("/messages", post(message))
+        .route("/remembered-messages", post(remembered_message))
         .route("/mine", post(mine))
         .with_state(ShopState { protection, ledger: ledger.clone() })
         .merge(token_route(guard, SubjectFrom::anonymous()))
