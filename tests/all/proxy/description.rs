@@ -69,7 +69,8 @@ async fn proxy_describes_its_routes_and_its_default_rule() {
 #[tokio::test]
 async fn well_known_path_is_the_applications_unless_a_setting_takes_it() {
     let application = application();
-    let answer = send(http().get(format!("{}/.well-known/onceward", proxy(&application, &[]).url))).await;
+    let passing = proxy(&application, &[]);
+    let answer = send(http().get(format!("{}/.well-known/onceward", passing.url))).await;
     assert_eq!(answer.body, "the application");
     let taking = proxy(&application, &["--well-known"]);
     assert!(described(&taking, "/.well-known/onceward").await["routes"].is_array());
