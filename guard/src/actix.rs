@@ -39,6 +39,7 @@ mod response;
 mod route_guard;
 mod serve;
 mod token_route;
+mod well_known;
 mod worker_stores;
 
 use actix_web::HttpRequest;
@@ -49,6 +50,7 @@ pub use self::response::reject;
 pub use self::route_guard::HasToken;
 pub use self::serve::{serve, serve_until_signal};
 pub use self::token_route::token_route;
+pub use self::well_known::well_known;
 use crate::http::{self, KeySource, SubjectSource};
 pub use crate::http::{Exempt, HiddenToken, MarkEffect, RequestIntent, RequireProtection, protect};
 

@@ -30,12 +30,14 @@ mod extractors;
 mod response;
 mod serve;
 mod token_route;
+mod well_known;
 
 pub use self::entered::{MarkedHandler, entered};
 pub use self::extractors::ExtractRejection;
 pub use self::response::reject;
 pub use self::serve::serve;
 pub use self::token_route::token_route;
+pub use self::well_known::well_known;
 pub use crate::tower::{
     Exempt, HiddenToken, KeyFrom, MarkEffect, Protect, RequestIntent, RequireProtection, SubjectFrom, protect,
 };

@@ -11,6 +11,7 @@ mod audience;
 mod body;
 mod body_defect;
 mod decide;
+mod describe;
 mod effect;
 mod effect_mark;
 mod exchange;
@@ -68,6 +69,7 @@ pub use self::token_source::token_in;
 
 pub(crate) use self::audience::Audience;
 pub(crate) use self::body::{BodyEnd, Pieces, RequestBody, drain};
+pub(crate) use self::describe::body_of;
 pub(crate) use self::effect::ErrorSource;
 pub(crate) use self::exchange::{Exchange, HandlerResponse};
 pub(crate) use self::guarded_request::GuardedRequest;

@@ -41,7 +41,7 @@ pub const RATE_LIMIT_POLICY: &str = "ratelimit-policy";
 pub const REQUEST_ID: &str = "x-request-id";
 
 /// Headers that an application's CORS layer must expose, so that scripts can read every response.
-pub const EXPOSED: [&str; 5] = [NEXT_TOKEN, IDEMPOTENT_REPLAYED, OUTCOME, RETRY, RETRY_AFTER];
+pub const EXPOSED: [&str; 6] = [NEXT_TOKEN, IDEMPOTENT_REPLAYED, OUTCOME, RETENTION, RETRY, RETRY_AFTER];
 
 /// Headers that an application's CORS layer must allow, so that scripts can send them.
 pub const ALLOWED: [&str; 3] = [TOKEN, IDEMPOTENCY_KEY, LOOK];

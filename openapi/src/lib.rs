@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 mod claim;
+mod description;
 pub mod duration;
 pub mod header;
 pub mod metric;
@@ -24,6 +25,11 @@ mod token;
 
 pub use claim::{
     ClaimRequest, ClaimResponse, CompleteRequest, KeptReply, OutcomeRequest, OutcomeResponse, PassRequest, State,
+};
+#[cfg(feature = "utoipa")]
+pub use description::NotDocumented;
+pub use description::{
+    ClaimLimits, DescribedPolicy, DescribedRoute, Description, DurationLimits, HeaderNames, KeyPlace, TokenLimits,
 };
 pub use outcome::Outcome;
 pub use problem::{Code, Problem, Retry};

@@ -11,6 +11,7 @@ pub mod pages;
 mod request_fields;
 pub(crate) mod sdk;
 pub mod token;
+mod well_known;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -50,7 +51,8 @@ pub fn api(config: &mut ServiceConfig<'_>) {
         .service(forward_auth::documented)
         .service(health::alive)
         .service(health::ready)
-        .service(metrics::metrics);
+        .service(metrics::metrics)
+        .service(well_known::describe);
 }
 
 /// Adds the dashboard, and the metrics of this recorder.
@@ -99,6 +101,7 @@ pub fn pages_and_fallbacks(config: &mut web::ServiceConfig) {
                 "/healthz",
                 "/readyz",
                 "/metrics",
+                onceward_api::Description::PATH,
                 "/",
                 "/openapi.json",
                 "/docs",

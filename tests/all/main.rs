@@ -112,6 +112,7 @@ mod macros {
 /// The middleware, on every web framework: several guards, outcomes, paths, rollout, disconnects and shutdown.
 mod middleware {
     mod conflicting_guards;
+    mod description;
     mod disconnect_and_shutdown;
     mod languages;
     mod nested_guards;
@@ -134,6 +135,7 @@ mod patterns;
 /// The proxy, in front of an application that knows nothing of Onceward.
 mod proxy {
     mod bodies;
+    mod description;
     mod faults;
     mod headers;
     mod identities;
@@ -217,6 +219,7 @@ mod service {
     mod connection_flood;
     mod cors_and_rate_limit;
     mod deployment_files;
+    mod description;
     mod graceful_shutdown;
     mod head_requests;
     mod languages;

@@ -82,6 +82,11 @@ impl Pointer {
         names.map(Self).ok_or_else(|| BadPointer { pointer: text.to_owned() })
     }
 
+    /// Returns the pointer as it is written.
+    pub(crate) fn text(&self) -> String {
+        self.0.iter().map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1"))).collect()
+    }
+
     pub(crate) fn names(&self) -> &[String] {
         &self.0
     }
@@ -129,6 +134,9 @@ mod tests {
 
     #[test]
     fn pointer_is_parsed_as_rfc_6901_defines() {
+        for text in ["", "/", "/a/b", "/~0~1/~01"] {
+            assert_eq!(Pointer::parse(text).unwrap().text(), text);
+        }
         assert_eq!(names(""), [""; 0]);
         assert_eq!(names("/"), [""]);
         assert_eq!(names("/a/0/b"), ["a", "0", "b"]);

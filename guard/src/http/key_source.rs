@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderName;
-use onceward_api::{Code, header};
+use onceward_api::{Code, KeyPlace, header};
 use serde::de::IgnoredAny;
 
 use super::body::BufferedBody;
@@ -77,6 +77,18 @@ impl<R: RequestHead> KeySource<R> {
             one => vec![Self(one)],
         });
         Self(Source::Parts(flat.collect()))
+    }
+
+    /// Returns where the key is; `None` if a function of the application reads it.
+    pub(super) fn place(&self) -> Option<KeyPlace> {
+        Some(match &self.0 {
+            Source::Header(name) => KeyPlace::Header(name.as_str().to_owned()),
+            Source::Path(name) => KeyPlace::Path(name.clone()),
+            Source::Query(name) => KeyPlace::Query(name.clone()),
+            Source::Body(pointer) => KeyPlace::Body(pointer.text()),
+            Source::Chosen(_) => return None,
+            Source::Parts(parts) => KeyPlace::Parts(parts.iter().map(Self::place).collect::<Option<_>>()?),
+        })
     }
 
     /// Returns whether the body has to be read to find the key.

@@ -114,7 +114,7 @@ impl From<Profile> for RejectionFormat {
     fn from(profile: Profile) -> Self {
         match profile {
             Profile::Ietf => Self::problem(),
-            other => Self::new(move |rejected| other.write(rejected)),
+            other => Self::new(move |rejected| other.write(rejected)).named(other.as_str()),
         }
     }
 }

@@ -7,11 +7,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onceward_api::DescribedRoute;
+
 pub use self::policy::{
     AnyPolicy, ContentIntervalPolicy, IntervalPolicy, KeyPolicy, NamedIntervalPolicy, RememberedIntervalPolicy,
     RememberedNamedIntervalPolicy, RememberedPolicy, TokenPolicy,
 };
 use self::policy::{ComparesContent, ReadsId, RequiresToken, SkipsLargeBodies, StoresResponses, TakesKey};
+use super::describe::describe;
 use super::framework::Framework;
 use super::key_source::KeySource;
 use super::profile::Profile;
@@ -237,7 +240,7 @@ impl<F: Framework> Protect<F, KeyPolicy> {
         if let Some(fields) = profile.fields() {
             self.rules.reader.fields = fields;
         }
-        self.rules.echoes_key = profile.echoes_key();
+        self.rules.profile = profile;
         self.rules.reader.is_optional &= !profile.requires_key();
         self.rejections(profile)
     }
@@ -532,6 +535,15 @@ impl<F: Framework, P> Protect<F, P> {
 
     fn of_shared(guard: &Guard, subject: SubjectSource<F::Request>, policy: Policy, answer_limit: usize) -> Self {
         Self { rules: RouteRules::new(guard, subject, policy, answer_limit), policy: PhantomData }
+    }
+
+    /// Describes the rules of this route, for [`Description::route`](onceward_api::Description::route): the body of
+    /// `GET /.well-known/onceward`. `route` is its methods and its path, as in `POST /orders`; without a method, it is all but GET,
+    /// HEAD and OPTIONS.
+    ///
+    /// The [mode](Self::mode) is no part of it: a guard that only observes has the same description.
+    pub fn describe(&self, route: &str) -> DescribedRoute {
+        describe(&self.rules, route)
     }
 
     /// Returns the rules, as each service behind this layer shares them.

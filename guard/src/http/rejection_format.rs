@@ -41,6 +41,8 @@ type Write = Arc<dyn Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Sen
 pub struct RejectionFormat {
     /// `None` is the default format.
     write: Option<Write>,
+    /// The name of a format of this crate.
+    name: Option<&'static str>,
 }
 
 impl RejectionFormat {
@@ -53,7 +55,17 @@ impl RejectionFormat {
     ///
     /// If it panics, the rejection has the default format, and the log has an error.
     pub fn new(write: impl Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Send + Sync + 'static) -> Self {
-        Self { write: Some(Arc::new(write)) }
+        Self { write: Some(Arc::new(write)), name: None }
+    }
+
+    /// Names a format of this crate.
+    pub(super) fn named(self, name: &'static str) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    /// Returns the name, as in a description: `problem`, `envelope`, that of a profile, or `own`.
+    pub(super) fn name(&self) -> &'static str {
+        if self.is_own() { self.name.unwrap_or("own") } else { "problem" }
     }
 
     /// Returns false for the default format.

@@ -13,6 +13,7 @@ use super::effect::{Entry, Judgement, ResponseFacts, judge};
 use super::exchange::HandlerResponse;
 use super::framework::Framework;
 use super::guarded_request::GuardedRequest;
+use super::profile::Profile;
 use super::rejection_format::RejectionFormat;
 use super::request::{ParsedRequest, RequestHead as _, RequestReader};
 use super::response::GuardResponse;
@@ -50,8 +51,8 @@ pub(crate) struct RouteRules<F: Framework> {
     pub(super) answer_limit: usize,
     pub(super) kept_headers: Vec<F::HeaderName>,
     pub(super) format: RejectionFormat,
-    /// True if every response sends the key back.
-    pub(super) echoes_key: bool,
+    /// The contract by which requests with a key are answered.
+    pub(super) profile: Profile,
     /// The name of the header that says how long a response is stored; `None` if the route does not say so.
     pub(super) retention_header: Option<Cow<'static, str>>,
     /// True once the rewriting of the path inside of the guard has been logged.
@@ -68,7 +69,7 @@ impl<F: Framework> RouteRules<F> {
             answer_limit,
             kept_headers: Vec::new(),
             format: RejectionFormat::problem(),
-            echoes_key: false,
+            profile: Profile::Ietf,
             retention_header: None,
             is_rewriting_logged: Arc::default(),
         }
@@ -130,7 +131,7 @@ impl<F: Framework> RouteRules<F> {
 
     /// Returns the key to send back with every response.
     pub(super) fn echoed_key(&self, request: &F::Request) -> Option<Bytes> {
-        let key = self.echoes_key.then(|| request.header(header::IDEMPOTENCY_KEY).next())??;
+        let key = self.profile.echoes_key().then(|| request.header(header::IDEMPOTENCY_KEY).next())??;
         Some(Bytes::copy_from_slice(key))
     }
 
@@ -164,7 +165,7 @@ impl<F: Framework> Clone for RouteRules<F> {
             answer_limit: self.answer_limit,
             kept_headers: self.kept_headers.clone(),
             format: self.format.clone(),
-            echoes_key: self.echoes_key,
+            profile: self.profile,
             retention_header: self.retention_header.clone(),
             is_rewriting_logged: Arc::clone(&self.is_rewriting_logged),
         }

@@ -83,6 +83,7 @@ fn kind(value: &str) -> Value {
         "HTTP URL" => json!({"type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+/?$"}),
         "PATH" => json!({"type": "string", "pattern": "^(/[A-Za-z0-9._~-]+)+$"}),
         "HOST" => json!({"enum": ["client", "upstream"]}),
+        "HEADER or off" => json!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}),
         "WHICH" => json!({"enum": ["off", "token", "key", "either"]}),
         "PROFILE" => json!({"enum": Profile::ALL.map(Profile::as_str)}),
         "SHAPE" => json!({"enum": RejectionShape::ALL.map(RejectionShape::as_str)}),

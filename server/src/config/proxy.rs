@@ -23,6 +23,8 @@ pub(super) fn settings(sources: &Sources) -> Result<ProxySettings, ConfigError> 
         profile: sources.value("profile", value::profile)?,
         rejections: sources.value("rejections", value::rejections)?,
         envelope: sources.proxy_table().map(|table| table.envelope()).transpose()?.unwrap_or_default(),
+        retention_header: sources.value("retention_header", value::own_header)?,
+        well_known: sources.value("well_known", value::boolean)?,
         inject: sources.value("inject", value::boolean)?,
         body_limit: sources.value("body_limit", value::size)?,
         routes: sources.proxy_table().map(|table| table.parse(&proxy_path)).transpose()?.unwrap_or_default(),

@@ -7,8 +7,8 @@ use toml::{Table, Value};
 
 use super::route_field::{FIELDS, RuleKind, nearest_field};
 use super::route_value::{
-    any_duration, boolean, fields, key_location, methods, positive_duration, profile, rejections, remember, repeated,
-    size, statuses, subject, text,
+    any_duration, boolean, fields, key_location, methods, own_header, positive_duration, profile, rejections, remember,
+    repeated, size, statuses, subject, text,
 };
 use super::setting::names;
 use crate::proxy::pattern::PathPattern;
@@ -31,6 +31,7 @@ pub(super) fn parse(table: &Table) -> Result<ProxyRoute, String> {
         subject: fields.read("subject", subject)?.unwrap_or(RouteSubject::Credentials),
         profile: fields.read("profile", profile)?,
         rejections: fields.read("rejections", rejections)?,
+        retention_header: fields.read("retention_header", own_header)?,
         body_limit: fields.read("body_limit", size)?,
         effects: fields.effects()?,
         path,

@@ -44,7 +44,7 @@ use RuleKind::{Interval, Key, NamedInterval, Remembered, RememberedInterval, Rem
 pub const POLICIES: [&str; 4] = ["token", "key", "interval", "none"];
 
 /// All fields, in the order of the documentation.
-pub const FIELDS: [RouteField; 19] = [
+pub const FIELDS: [RouteField; 20] = [
     RouteField {
         name: "path",
         value: "PATTERN",
@@ -201,6 +201,18 @@ pub const FIELDS: [RouteField; 19] = [
         example: "\"envelope\"",
         defaults: &checked("the setting `rejections`"),
         help: "Format of the route's rejections, in place of the setting",
+    },
+    RouteField {
+        name: "retention_header",
+        value: "HEADER or off",
+        example: "\"Onceward-Retention\"",
+        defaults: &[
+            (Remembered, "the setting `retention_header`"),
+            (Key, "the setting `retention_header`"),
+            (RememberedInterval, "the setting `retention_header`"),
+            (RememberedNamedInterval, "the setting `retention_header`"),
+        ],
+        help: "Response header that says how long the response is stored, in place of the setting; `off`: none",
     },
     RouteField {
         name: "body_limit",

@@ -55,6 +55,10 @@ pub(super) fn rejections(value: &Value) -> Result<RejectionShape, String> {
     value::rejections(text(value)?)
 }
 
+pub(super) fn own_header(value: &Value) -> Result<Option<HeaderName>, String> {
+    value::own_header(text(value)?)
+}
+
 pub(super) fn methods(value: &Value) -> Result<Vec<Method>, String> {
     let names = texts(value).ok_or_else(|| format!("it must be a list such as [\"POST\"], not {}", kind(value)))?;
     let methods = names.into_iter().map(method).collect::<Result<Vec<_>, _>>()?;

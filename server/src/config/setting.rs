@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [Setting; 43] = [
+pub const SETTINGS: [Setting; 45] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Address to listen on"),
     plain(
         "admin_listen",
@@ -219,6 +219,19 @@ pub const SETTINGS: [Setting; 43] = [
         "SHAPE",
         Some("profile"),
         "Format of the rejections of the proxy's routes: that of the `profile`, `problem` (RFC 9457) or `envelope`, as in `[proxy.envelope]`",
+    ),
+    plain(
+        "retention_header",
+        "HEADER or off",
+        Some("off"),
+        "Response header, such as `Onceward-Retention`, in which the proxy says for how many whole seconds a response is stored, counted from \
+         the first one; `off`: none",
+    ),
+    plain(
+        "well_known",
+        "BOOL",
+        Some("false"),
+        "Serve the description of the proxy's rules at `/.well-known/onceward` too, in place of the upstream. It is always below `proxy_path`",
     ),
     plain("inject", "BOOL", Some("false"), "Add the browser SDK to the HTML pages of the upstream"),
     plain(

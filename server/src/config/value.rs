@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use http::HeaderName;
 use ipnet::IpNet;
 use onceward::Guard;
 use onceward::http::Profile;
@@ -139,6 +140,35 @@ pub(super) fn rejections(text: &str) -> Result<RejectionShape, String> {
     RejectionShape::parse(text).ok_or_else(|| format!("`{text}` is not one of `profile`, `problem` and `envelope`"))
 }
 
+/// Headers that the name of another one must not replace: HTTP or the guard gives them a meaning.
+const TAKEN_HEADERS: [&str; 12] = [
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "idempotent-replayed",
+    "location",
+    "onceward-outcome",
+    "onceward-retry",
+    "retry-after",
+    "set-cookie",
+    "transfer-encoding",
+];
+
+/// Parses the name of a header that responses receive; `None` is `off`.
+pub(super) fn own_header(text: &str) -> Result<Option<HeaderName>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let name = HeaderName::try_from(text)
+        .map_err(|_| format!("`{text}` is not the name of a header, as in `Onceward-Retention`, nor `off`"))?;
+    match TAKEN_HEADERS.contains(&name.as_str()) {
+        true => Err(format!("`{text}` already has a meaning; use a name of its own, as in `Onceward-Retention`")),
+        false => Ok(Some(name)),
+    }
+}
+
 /// Accepts only characters that are never percent-encoded, so that the path has one spelling.
 pub(super) fn proxy_path(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
@@ -212,6 +242,8 @@ mod tests {
         assert_eq!(origins("").unwrap(), Vec::<String>::new());
         assert_eq!(upstream_host("upstream"), Ok(UpstreamHost::Upstream));
         assert_eq!((require("off"), require("either")), (Ok(Require::Nothing), Ok(Require::Either)));
+        assert_eq!(own_header("X-Kept-For").unwrap().unwrap(), "x-kept-for");
+        assert_eq!(own_header("off"), Ok(None));
         assert_eq!(proxy_path("/internal/.onceward-2").unwrap(), "/internal/.onceward-2");
         assert_eq!((level("error"), level("trace")), (Ok(LevelFilter::ERROR), Ok(LevelFilter::TRACE)));
     }
@@ -238,6 +270,7 @@ mod tests {
         rejected(require, &["", "true", "both", "Token"]);
         rejected(profile, &["", "ACP", "none"]);
         rejected(rejections, &["", "json", "Problem"]);
+        rejected(own_header, &["", "a b", "a:", "é", "Content-Length", "onceward-outcome"]);
         rejected(proxy_path, &["", "/", "x", "/x/", "//x", "/a/../b", "/.", "/a%62", "/a b", "/{a}", "/*"]);
         rejected(level, &["", "off", "INFO", "3", "onceward=trace"]);
     }

@@ -1,4 +1,5 @@
-//! The routes that the proxy serves itself: tokens, the script, health checks and the pages that explain an error code.
+//! The routes that the proxy serves itself: tokens, the script, health checks, the description of its rules and the pages that explain an
+//! error code.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
@@ -11,13 +12,14 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use onceward::http::Preferences;
 use onceward::tower::{issue_token, reject};
 use onceward::{Guard, Language, Languages, Rejection};
-use onceward_api::{Code, TokenRequest};
+use onceward_api::{Code, Description, TokenRequest};
 
 use super::body::{AnyBody, whole};
 use super::forward::Origin;
 use super::route::RouteSubject;
 use super::route_table::RouteTable;
 use super::rule::{ClientBody, subject_from};
+use super::settings::ProxySettings;
 use crate::context::{Context, HandlerError};
 use crate::http::rate_limit::RateLimitHeaders;
 use crate::routes::sdk::ScriptUrl;
@@ -30,6 +32,10 @@ const TOKEN_REQUEST: usize = 16 * 1024;
 pub(crate) struct OwnRoutes {
     /// The path in front of all of them, without a slash at the end.
     path: String,
+    /// True if the description is served at its well-known path too.
+    is_well_known: bool,
+    /// The body of the description.
+    description: Bytes,
 }
 
 /// A path that belongs to the proxy; `None` if it has no such route.
@@ -47,6 +53,7 @@ enum OwnRoute {
     Token,
     Alive,
     Ready,
+    Description,
     Script(ScriptUrl),
     Explanation(Code),
 }
@@ -57,6 +64,7 @@ impl OwnRoute {
             "/token" => Some(Self::Token),
             "/healthz" => Some(Self::Alive),
             "/readyz" => Some(Self::Ready),
+            Description::PATH => Some(Self::Description),
             path => ScriptUrl::find(path).map(Self::Script).or_else(|| {
                 let name = path.strip_prefix("/problems/")?;
                 Code::ALL.into_iter().find(|code| code.as_str() == name).map(Self::Explanation)
@@ -75,12 +83,21 @@ impl OwnRoute {
 }
 
 impl OwnRoutes {
-    pub(crate) fn new(path: &str) -> Self {
-        Self { path: path.to_owned() }
+    pub(crate) fn new(settings: &ProxySettings) -> Self {
+        Self { path: settings.proxy_path.clone(), is_well_known: settings.well_known, description: Bytes::new() }
+    }
+
+    /// Sets the description of the rules.
+    pub(super) fn describing(mut self, description: &Description) -> Self {
+        self.description = serde_json::to_vec(description).unwrap_or_default().into();
+        self
     }
 
     /// Returns the route of a path that belongs to the proxy.
     pub(crate) fn find(&self, path: &str) -> Option<OwnPath> {
+        if self.is_well_known && path == Description::PATH {
+            return Some(OwnPath(Some(OwnRoute::Description)));
+        }
         let rest = path.strip_prefix(&self.path).filter(|rest| rest.starts_with('/'))?;
         Some(OwnPath(OwnRoute::find(rest)))
     }
@@ -108,6 +125,7 @@ impl OwnRoutes {
             OwnRoute::Token => token(parts, body, context, routes).await,
             OwnRoute::Alive => text("alive\n"),
             OwnRoute::Ready => ready(&parts, context).await,
+            OwnRoute::Description => described(self.description.clone()),
             OwnRoute::Script(url) => script(&url, &parts.headers, &self.path),
             OwnRoute::Explanation(code) => explanation(code, &parts, context.guard().languages()),
         }
@@ -155,6 +173,11 @@ async fn ready(parts: &Parts, context: &Context) -> Response<AnyBody> {
         Ok(()) => text("ready\n"),
         Err(rejection) => rejected(parts, context.guard(), &rejection),
     }
+}
+
+fn described(body: Bytes) -> Response<AnyBody> {
+    let headers = [("cache-control", "no-store"), ("content-type", "application/json")];
+    with_headers(Response::new(whole(body)), headers.map(|(name, value)| (name, value.to_owned())).into())
 }
 
 fn script(url: &ScriptUrl, headers: &HeaderMap, base: &str) -> Response<AnyBody> {

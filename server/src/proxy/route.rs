@@ -24,6 +24,8 @@ pub struct ProxyRoute {
     pub profile: Option<Profile>,
     /// The format of rejections, in place of the common one.
     pub rejections: Option<RejectionShape>,
+    /// The header that says how long a response is stored, in place of the common one; `Some(None)` if no header does.
+    pub retention_header: Option<Option<HeaderName>>,
     /// The limit for this route, in place of the common one.
     pub body_limit: Option<usize>,
     /// The statuses that the route judges itself.

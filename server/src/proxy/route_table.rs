@@ -106,6 +106,7 @@ mod tests {
             ProxyRoute {
                 profile: None,
                 rejections: None,
+                retention_header: None,
                 path: PathPattern::parse(path).unwrap(),
                 methods: methods.map(|name| name.parse().unwrap()).collect(),
                 policy: RoutePolicy::None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use hyper::body::Incoming;
 use onceward::http::{Profile, RejectionFormat};
 use onceward::tower::{Entered, KeyFrom, MarkedService, Protect, Protected, ProtectedBody, SubjectFrom};
@@ -61,13 +61,10 @@ impl ProxyRule {
         guard: &Guard,
         upstream: &Upstream,
     ) -> Result<Self, RuleError> {
-        let profile = route.profile.unwrap_or(settings.profile);
-        let Some(protect) = protect(&route.policy, &route.subject, profile, guard)? else {
+        let Some(protect) = guard_of_route(route, settings, guard)? else {
             return Ok(Self::Pass(upstream.clone()));
         };
-        let protect = protect.body_limit(route.body_limit.unwrap_or(settings.body_limit));
-        let protect = protect.rejections(format(route.rejections.unwrap_or(settings.rejections), profile, settings));
-        let guarded = behind(&judged(protect, route.effects.clone()), upstream);
+        let guarded = behind(&protect, upstream);
         Ok(match route.policy {
             RoutePolicy::Token { remember: None, .. } => Self::PlainToken(guarded),
             _ => Self::Guarded(guarded),
@@ -76,20 +73,12 @@ impl ProxyRule {
 
     /// Creates the rule for paths without a route of their own.
     pub(super) fn default(settings: &ProxySettings, guard: &Guard, upstream: &Upstream) -> Self {
-        let token =
-            Protect::token(guard, SubjectFrom::anonymous()).remember_by(stored(KeyRules::retryable().retain(REMEMBER)));
-        let token = token.fingerprint_with(credentials);
-        let key = Protect::key(guard, SubjectFrom::anonymous(), stored(KeyRules::at_most_once()));
-        let key = key.fingerprint_with(credentials).profile(settings.profile);
-        let format = format(settings.rejections, settings.profile, settings);
-        let guarded =
-            |protect: Protect| behind(&protect.body_limit(settings.body_limit).rejections(format.clone()), upstream);
+        let DefaultGuards { key, token } = DefaultGuards::new(settings, guard);
         match settings.require {
-            Require::Token => Self::Guarded(guarded(token.into_any())),
-            Require::Key => Self::Guarded(guarded(key.into_any())),
-            Require::Either => Self::KeyOrToken { key: guarded(key.into_any()), token: guarded(token.into_any()) },
-            Require::Nothing => {
-                Self::KeyOrToken { key: guarded(key.into_any()), token: guarded(token.optional().into_any()) }
+            Require::Token => Self::Guarded(behind(&token, upstream)),
+            Require::Key => Self::Guarded(behind(&key, upstream)),
+            Require::Either | Require::Nothing => {
+                Self::KeyOrToken { key: behind(&key, upstream), token: behind(&token, upstream) }
             }
         }
     }
@@ -110,6 +99,46 @@ impl ProxyRule {
             }
             Self::KeyOrToken { token, .. } => run(token, request),
         }
+    }
+}
+
+/// Builds the guard of a route; `None` if its requests pass.
+pub(super) fn guard_of_route(
+    route: &ProxyRoute,
+    settings: &ProxySettings,
+    guard: &Guard,
+) -> Result<Option<Protect>, RuleError> {
+    let profile = route.profile.unwrap_or(settings.profile);
+    let retention = route.retention_header.as_ref().unwrap_or(&settings.retention_header);
+    let Some(protect) = protect(&route.policy, &route.subject, profile, retention.as_ref(), guard)? else {
+        return Ok(None);
+    };
+    let protect = protect.body_limit(route.body_limit.unwrap_or(settings.body_limit));
+    let protect = protect.rejections(format(route.rejections.unwrap_or(settings.rejections), profile, settings));
+    Ok(Some(judged(protect, route.effects.clone())))
+}
+
+/// The guards of paths without a route of their own.
+pub(super) struct DefaultGuards {
+    pub(super) key: Protect,
+    pub(super) token: Protect,
+}
+
+impl DefaultGuards {
+    /// Creates the guards. The one for tokens lets a submission without an id pass, unless the settings require one.
+    pub(super) fn new(settings: &ProxySettings, guard: &Guard) -> Self {
+        let retention = settings.retention_header.as_ref();
+        let token =
+            Protect::token(guard, SubjectFrom::anonymous()).remember_by(stored(KeyRules::retryable().retain(REMEMBER)));
+        let token =
+            retention.into_iter().fold(token.fingerprint_with(credentials), |token, name| token.retention_header(name));
+        let key = Protect::key(guard, SubjectFrom::anonymous(), stored(KeyRules::at_most_once()));
+        let key = key.fingerprint_with(credentials).profile(settings.profile);
+        let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
+        let token = if settings.require == Require::Nothing { token.optional() } else { token };
+        let format = format(settings.rejections, settings.profile, settings);
+        let limited = |protect: Protect| protect.body_limit(settings.body_limit).rejections(format.clone());
+        Self { key: limited(key.into_any()), token: limited(token.into_any()) }
     }
 }
 
@@ -138,11 +167,12 @@ fn run(
     })
 }
 
-/// Builds the guard of a route; `None` if its requests pass.
+/// Builds the guard of a policy; `None` if its requests pass.
 fn protect(
     policy: &RoutePolicy,
     subject: &RouteSubject,
     profile: Profile,
+    retention: Option<&HeaderName>,
     guard: &Guard,
 ) -> Result<Option<Protect>, RuleError> {
     let (from, identity) = (subject_from(subject), identity_of(subject));
@@ -156,11 +186,13 @@ fn protect(
             let token = Protect::token(guard, from).remember_by(stored(rules.clone()));
             let token = if *bound { token.bound() } else { token };
             let token = token.fingerprint(fields.clone()).fingerprint_with(identity);
+            let token = retention.into_iter().fold(token, |token, name| token.retention_header(name));
             wait.iter().fold(token, |token, wait| token.wait(*wait)).into_any()
         }
         RoutePolicy::Key { rules, from: location, wait, fields } => {
             let key = Protect::key(guard, from, stored(rules.clone())).from(key_from(location)?);
             let key = key.fingerprint(fields.clone()).fingerprint_with(identity).profile(profile);
+            let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
             wait.iter().fold(key, |key, wait| key.wait(*wait)).into_any()
         }
         RoutePolicy::Interval { rules, remember: true, from: location, wait, fields } => {
@@ -168,6 +200,7 @@ fn protect(
             let from = if is_named && *subject == RouteSubject::Credentials { by_credentials() } else { from };
             let interval = Protect::interval(guard, from, rules.clone().reply_limit(REPLY_LIMIT)).remember();
             let interval = interval.fingerprint(fields.clone()).fingerprint_with(identity);
+            let interval = retention.into_iter().fold(interval, |interval, name| interval.retention_header(name));
             let interval = wait.iter().fold(interval, |interval, wait| interval.wait(*wait));
             match location {
                 Some(location) => interval.from(key_from(location)?).into_any(),

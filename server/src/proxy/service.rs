@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::body::{AnyBody, TimedBody};
+use super::description::describe;
 use super::forward::Origin;
 use super::in_flight::{CountedBody, InFlight};
 use super::normal_path::{normal, show};
@@ -66,7 +67,7 @@ impl ProxyService {
         Ok(Self {
             rules: rules.collect::<Result<_, _>>()?,
             default: ProxyRule::default(settings, guard, &upstream),
-            own_routes: OwnRoutes::new(&settings.proxy_path),
+            own_routes: OwnRoutes::new(settings).describing(&describe(settings, guard)?),
             context,
             routes,
             request_timeout,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::HeaderName;
 use http::uri::{Authority, Scheme};
 use onceward::http::{Envelope, Profile};
 
@@ -35,6 +36,10 @@ pub struct ProxySettings {
     pub rejections: RejectionShape,
     /// The envelope of `rejections = "envelope"`.
     pub envelope: Envelope,
+    /// The response header that says how long a response is stored; `None` if no header does.
+    pub retention_header: Option<HeaderName>,
+    /// True if `/.well-known/onceward` is a path of the proxy.
+    pub well_known: bool,
     /// True if HTML pages receive the script.
     pub inject: bool,
     /// Maximum number of bytes of a request body that the proxy reads to find a token or to compare requests.

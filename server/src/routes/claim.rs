@@ -12,6 +12,7 @@ use onceward::{Guard, Rejection, Settled, SignedPass, Verdict};
 use onceward_api::{ClaimRequest, ClaimResponse, Code, CompleteRequest, PassRequest, Problem};
 
 use self::terms::ClaimTerms;
+pub(super) use self::terms::limits;
 use super::documented_responses::{AuthenticationFailure, CommonResponses, InvalidField};
 use crate::context::{Context, HandlerResult};
 use crate::http::bad_request;

@@ -20,7 +20,7 @@ use crate::http::json_body::read_json;
 use crate::http::request_log::LoggedPolicy;
 
 /// Maximum number of tokens per request.
-const MOST: u32 = 100;
+pub(super) const MOST: u32 = 100;
 
 /// Issue a token
 ///

@@ -82,7 +82,7 @@ impl Default for Envelope {
 
 impl From<Envelope> for RejectionFormat {
     fn from(envelope: Envelope) -> Self {
-        Self::new(move |rejected| envelope.write(rejected))
+        Self::new(move |rejected| envelope.write(rejected)).named("envelope")
     }
 }
 

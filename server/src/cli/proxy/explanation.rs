@@ -1,6 +1,7 @@
 //! Why a request gets a rule of the proxy: plain data, as text and as JSON.
 
 use http::Method;
+use onceward_api::Description;
 use serde_json::{Value, json};
 
 use super::super::table::table;
@@ -24,7 +25,7 @@ pub(super) struct Explanation {
 #[derive(Debug)]
 enum RequestRule {
     /// The proxy responds itself.
-    Own { proxy_path: String },
+    Own { is_well_known: bool, proxy_path: String },
     /// A route applies.
     Route(Box<RouteRules>),
     /// The guard never checks the method.
@@ -47,8 +48,9 @@ impl Explanation {
     /// Explains the rule for a method and a path.
     pub(super) fn of(method: &Method, path: &str, settings: &ProxySettings, written: &[WrittenRoute]) -> Self {
         let request = [method.to_string(), path.to_owned()];
-        if OwnRoutes::new(&settings.proxy_path).find(path).is_some() {
-            let rule = RequestRule::Own { proxy_path: settings.proxy_path.clone() };
+        if OwnRoutes::new(settings).find(path).is_some() {
+            let rule =
+                RequestRule::Own { is_well_known: path == Description::PATH, proxy_path: settings.proxy_path.clone() };
             return Self { request, rule, skipped: Vec::new() };
         }
         let table = RouteTable::new(settings.routes.clone());
@@ -77,7 +79,11 @@ impl Explanation {
             text += &format!("  route {number} ({path}) does not match: {reason}\n");
         }
         text + &match &self.rule {
-            RequestRule::Own { proxy_path } => {
+            RequestRule::Own { is_well_known: true, .. } => {
+                "  the proxy responds itself (the setting `well_known`); the upstream does not receive the request\n"
+                    .to_owned()
+            }
+            RequestRule::Own { proxy_path, .. } => {
                 format!(
                     "  the proxy responds itself, under {proxy_path} (the setting `proxy_path`); the upstream does not receive the request\n"
                 )
@@ -98,7 +104,7 @@ impl Explanation {
     pub(super) fn json(&self) -> Value {
         let [method, path] = &self.request;
         let mut json = match &self.rule {
-            RequestRule::Own { proxy_path } => json!({"rule": "own", "proxy_path": proxy_path}),
+            RequestRule::Own { proxy_path, .. } => json!({"rule": "own", "proxy_path": proxy_path}),
             RequestRule::Safe => json!({"rule": "safe"}),
             RequestRule::Route(route) => json!({"rule": "route", "route": route.json()}),
             RequestRule::Default { require, formats: [profile, rejections], treatments } => {

@@ -37,6 +37,7 @@ pub(super) fn rules(written: &Table, route: &ProxyRoute, settings: &ProxySetting
             }
             ("profile", None) => given(settings.profile.as_str()),
             ("rejections", None) => given(settings.rejections.as_str()),
+            ("retention_header", None) => given(settings.retention_header.as_ref().map_or("off", |name| name.as_str())),
             ("body_limit", None) => given(&size(settings.body_limit)),
             ("remember", Some(Value::Boolean(true))) => {
                 Rule { name: field.name, value: "24h".to_owned(), is_default: false }

@@ -28,10 +28,13 @@ fn matching_route_is_shown_with_every_rule() {
     let output = explained(&["POST", "//orders/%37?x=1"]);
     let expected = "POST //orders/%37\n  route 1 (/orders/{id}) does not match: it does not have this method\n  \
         route 2 (/orders/{id}, line 8) applies, id = 7\n\n    \
-        methods       POST\n    policy        key\n    retain        7d\n    at_most_once  true             default\n    \
-        lease         15s              default\n    wait          0s               default\n    key_from      path id\n    \
-        fingerprint   all body fields  default\n    subject       credentials      default\n    profile       ietf             default\n    \
-        rejections    profile          default\n    body_limit    1MiB             default\n\n  \
+        methods           POST\n    policy            key\n    \
+        retain            7d\n    at_most_once      true             default\n    \
+        lease             15s              default\n    wait              0s               default\n    \
+        key_from          path id\n    fingerprint       all body fields  default\n    \
+        subject           credentials      default\n    profile           ietf             default\n    \
+        rejections        profile          default\n    retention_header  off              default\n    \
+        body_limit        1MiB             default\n\n  \
         effect of a response, by its status\n    \
         applied      200-400, 402, 405-407, 409-424, 426-428, 430-499\n    not applied  401, 403-404, 425, 429\n    \
         unknown      408, 500-599\n";
@@ -77,6 +80,10 @@ fn safe_method_and_own_path_are_explained() {
     );
     let own = explained(&["POST", "/_onceward/token"]);
     assert!(own.text.contains("the proxy responds itself") && own.json["rule"] == "own", "{}", own.text);
+    let well_known = ["GET", "/.well-known/onceward"];
+    assert_eq!(explained(&well_known).json["rule"], "safe");
+    let own = explain_in("well_known = true", &well_known).unwrap();
+    assert!(own.text.contains("the setting `well_known`") && own.json["rule"] == "own", "{}", own.text);
     let none = explained(&["PUT", "/orders/7"]).text;
     assert!(none.contains("policy   none") && !none.contains("effect"), "{none}");
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use onceward::{Attempt, Fingerprint, Intent, IntervalRules, Key, KeyRules, Policy, Rejection, TokenRules};
-use onceward_api::ClaimRequest;
+use onceward_api::{ClaimLimits, ClaimRequest, DurationLimits};
 
 use super::RETAIN;
 use crate::http::bad_request;
@@ -15,6 +15,22 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 /// A shorter interval cannot be guaranteed, because of the latency of the store.
 const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(300)..=Duration::from_secs(24 * 60 * 60);
 const WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30);
+
+/// Returns the limits of claims.
+pub(in crate::routes) fn limits() -> ClaimLimits {
+    let rules = KeyRules::at_most_once();
+    let within = |default, allowed: &RangeInclusive<Duration>| DurationLimits {
+        default,
+        min: *allowed.start(),
+        max: *allowed.end(),
+    };
+    ClaimLimits {
+        lease: within(Some(DEFAULT_LEASE), &LEASE),
+        retain: within(Some(rules.retention()), &RETAIN),
+        interval: within(None, &INTERVAL),
+        wait: within(Some(Duration::ZERO), &WAIT),
+    }
+}
 
 /// The validated terms of a claim.
 pub(super) struct ClaimTerms {

@@ -1,0 +1,210 @@
+//! An application describes its rules: at `/.well-known/onceward`, and in its own OpenAPI document.
+
+use std::time::Duration;
+
+use actix_web::{App, HttpResponse, test as application, web};
+use axum::Router;
+use onceward::actix::Actix;
+use onceward::api::{DescribedPolicy, Description, KeyPlace};
+use onceward::http::protect::{IntervalPolicy, KeyPolicy, TokenPolicy};
+use onceward::http::{Envelope, KeySource, Profile, Protect, SubjectSource};
+use onceward::store::Memory;
+use onceward::tower::Tower;
+use onceward::{Guard, IntervalRules, KeyRules, Secret};
+use onceward_api::Code;
+use onceward_tests::client::{http, send};
+use onceward_tests::key_routes::serve_one;
+use onceward_tests::ledger::Ledger;
+use onceward_tests::test_server::TestServer;
+use onceward_tests::web_framework::WebFramework;
+use serde_json::{Value, json};
+use utoipa::OpenApi;
+
+const SECRET: &str = "a secret of thirty-two bytes, or so";
+
+fn described<F: WebFramework>() -> Description {
+    let guard = Guard::builder(Memory::new()).secret(Secret::new(SECRET).unwrap()).build();
+    let anonymous = SubjectSource::<F::Request>::anonymous;
+    let orders = Protect::<F, TokenPolicy>::token(&guard, anonymous()).bound();
+    let rules = KeyRules::at_most_once().retain(Duration::from_secs(600));
+    let payments = Protect::<F, KeyPolicy>::key(&guard, anonymous(), rules).profile(Profile::UniversalCommerce);
+    let parts = [KeySource::header("X-Shop").unwrap(), KeySource::body("/a~1b/id").unwrap()];
+    let every = IntervalRules::new().every(Duration::from_millis(1500)).unwrap();
+    let search = Protect::<F, IntervalPolicy>::interval(&guard, anonymous(), every.clone());
+    let named = Protect::<F, IntervalPolicy>::interval(&guard, anonymous(), every.release_always());
+    let refund = Protect::<F, KeyPolicy>::key(&guard, anonymous(), KeyRules::retryable()).optional();
+    let refund = refund.retention_header(&F::header_name("x-kept-for")).rejections(Envelope::new());
+    Description::new()
+        .token_ttl(guard.token_ttl())
+        .route(orders.describe("POST /orders"))
+        .route(payments.show_retention().describe("POST,PUT /payments/{id}"))
+        .route(search.remember().describe("/search"))
+        .route(named.from(KeySource::parts(parts)).describe("POST /named"))
+        .route(refund.describe("POST /refunds"))
+}
+
+fn check(told: &Value) {
+    let [orders, payments, search, named, refunds] = [0, 1, 2, 3, 4].map(|at| &told["routes"][at]);
+    assert_eq!((&told["headers"]["key"], &told["tokens"]["ttl"]), (&json!("idempotency-key"), &json!("30m")));
+    let plain = json!({
+        "methods": ["POST"], "path": "/orders", "policy": "token", "required": true, "bound": true,
+        "rejections": "problem", "body_limit": 262_144,
+    });
+    assert_eq!(orders, &plain);
+    let key = json!({
+        "methods": ["POST", "PUT"], "path": "/payments/{id}", "policy": "key", "required": true,
+        "key_from": {"header": "idempotency-key"}, "retention": "1d", "retention_header": "onceward-retention",
+        "at_most_once": true, "profile": "ucp", "rejections": "ucp", "body_limit": 262_144, "reply_limit": 1_048_576,
+    });
+    // The profile stores for 24 hours at least.
+    assert_eq!(payments, &key);
+    let remembered = json!({
+        "path": "/search", "policy": "interval", "required": false, "interval": "1500ms", "retention": "1500ms",
+        "wait": "10s", "rejections": "problem", "body_limit": 262_144, "reply_limit": 1_048_576,
+    });
+    assert_eq!(search, &remembered);
+    assert_eq!((&named["lock"], &named["required"], &named["retention"]), (&json!(true), &json!(true), &Value::Null));
+    assert_eq!(named["key_from"], json!({"parts": [{"header": "x-shop"}, {"body": "/a~1b/id"}]}));
+    assert_eq!((&refunds["required"], &refunds["rejections"]), (&json!(false), &json!("envelope")));
+    assert_eq!((&refunds["retention_header"], &refunds["at_most_once"]), (&json!("x-kept-for"), &json!(false)));
+    assert!(!told.to_string().contains("secret"), "{told}");
+}
+
+#[tokio::test]
+async fn actix_application_serves_its_description() {
+    let route = onceward::actix::well_known(&described::<Actix>());
+    let app =
+        application::init_service(App::new().service(route).default_service(web::to(HttpResponse::NotFound))).await;
+    let answer =
+        application::call_service(&app, application::TestRequest::get().uri(Description::PATH).to_request()).await;
+    assert_eq!(answer.headers().get("content-type").unwrap(), "application/json");
+    check(&serde_json::from_slice(&application::read_body(answer).await).unwrap());
+}
+
+#[tokio::test]
+async fn axum_application_serves_its_description() {
+    let description = described::<Tower>();
+    let app = TestServer::run_router(Router::new().merge(onceward::axum::well_known(&description)));
+    let answer = send(http().get(format!("{}{}", app.url, Description::PATH))).await;
+    assert_eq!(answer.headers["content-type"], "application/json");
+    check(&serde_json::from_slice(&answer.body).unwrap());
+    assert_eq!(serde_json::from_slice::<Description>(&answer.body).unwrap(), description, "clients can parse it");
+}
+
+/// An application with a problem and a parameter of its own.
+#[derive(OpenApi)]
+#[openapi(paths(place_order, pay, list_payments, refund, untouched), components(schemas(Problem)))]
+struct Api;
+
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "it documents a body")]
+struct Problem {
+    mine: String,
+}
+
+#[utoipa::path(post, path = "/orders", responses((status = 201), (status = 409, description = "Sold out", body = Problem)))]
+#[expect(dead_code, reason = "it documents an operation")]
+fn place_order() {}
+
+#[utoipa::path(put, path = "/payments/{id}", params(("id" = String, Path), ("Idempotency-KEY" = String, Header)), responses((status = 201)))]
+#[expect(dead_code, reason = "it documents an operation")]
+fn pay() {}
+
+#[utoipa::path(get, path = "/payments/{id}", params(("id" = String, Path)), responses((status = 200)))]
+#[expect(dead_code, reason = "it documents an operation")]
+fn list_payments() {}
+
+#[utoipa::path(post, path = "/refunds", responses((status = 201)))]
+#[expect(dead_code, reason = "it documents an operation")]
+fn refund() {}
+
+#[utoipa::path(post, path = "/health", responses((status = 204)))]
+#[expect(dead_code, reason = "it documents an operation")]
+fn untouched() {}
+
+/// Returns every `$ref` of a document.
+fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(members) => {
+            let own = members.get("$ref").and_then(Value::as_str).map(str::to_owned);
+            own.into_iter().chain(members.values().flat_map(references)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn openapi_document_of_the_application_receives_parameters_and_rejections() {
+    let mut document = Api::openapi();
+    let undocumented = described::<Tower>().add_to(&mut document).unwrap_err();
+    assert_eq!(undocumented.0, ["/search", "/named"]);
+    let document: Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
+    for reference in references(&document) {
+        assert!(document.pointer(reference.strip_prefix('#').unwrap()).is_some(), "{reference} leads nowhere");
+    }
+    let order = &document["paths"]["/orders"]["post"];
+    assert_eq!(
+        (&order["parameters"][0]["name"], &order["parameters"][0]["in"]),
+        (&json!("Onceward-Token"), &json!("header"))
+    );
+    for status in ["400", "403", "409", "410", "503"] {
+        let problem = &order["responses"][status]["content"]["application/problem+json"];
+        assert_eq!(problem["schema"]["$ref"], "#/components/schemas/OncewardProblem", "{status}");
+    }
+    let conflict = &order["responses"]["409"];
+    assert!(conflict["description"].as_str().unwrap().starts_with("Sold out\n\n`token_used`"), "{conflict}");
+    assert_eq!(conflict["content"]["application/json"]["schema"]["$ref"], "#/components/schemas/Problem");
+    assert!(document["components"]["schemas"]["Problem"]["properties"]["mine"].is_object(), "theirs stays");
+
+    let pay = &document["paths"]["/payments/{id}"]["put"];
+    assert_eq!(pay["parameters"].as_array().unwrap().len(), 2, "the key is documented once: {pay}");
+    assert!(pay["responses"]["409"]["description"].as_str().unwrap().contains("`key_reused`"), "{pay}");
+    assert_eq!((&pay["responses"]["422"], &pay["responses"]["409"]["content"]), (&Value::Null, &Value::Null));
+    let refund = &document["paths"]["/refunds"]["post"];
+    assert_eq!(
+        (&refund["parameters"][0]["name"], &refund["parameters"][0]["required"]),
+        (&json!("Idempotency-Key"), &json!(false))
+    );
+    let untouched = [&document["paths"]["/payments/{id}"]["get"], &document["paths"]["/health"]["post"], refund];
+    for operation in untouched {
+        assert_eq!(operation["responses"].as_object().unwrap().len(), 1, "{operation}");
+    }
+}
+
+/// A rejection that a client really receives conforms to the schema in the merged document.
+#[tokio::test]
+async fn rejection_conforms_to_the_merged_document() {
+    let guard = Guard::new(Memory::new());
+    let protect = Protect::<Tower, KeyPolicy>::key(&guard, SubjectSource::anonymous(), KeyRules::at_most_once());
+    let mut document = Api::openapi();
+    Description::new().route(protect.describe("POST /refunds")).add_to(&mut document).unwrap();
+    let document: Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
+    let responses = &document["paths"]["/refunds"]["post"]["responses"];
+    let schema = jsonschema::validator_for(&document["components"]["schemas"]["OncewardProblem"]).unwrap();
+    let served = serve_one(&Ledger::new(), protect);
+    let post = |key: &'static str, body: &'static str| {
+        let request = http().post(format!("{}/it", served.url)).body(body);
+        send(if key.is_empty() { request } else { request.header("idempotency-key", key) })
+    };
+    assert_eq!(post("k", "tea").await.status, 200);
+    for (key, body, code) in
+        [("", "tea", Code::KeyMissing), ("a,b", "tea", Code::KeyMalformed), ("k", "milk", Code::KeyReused)]
+    {
+        let answer = post(key, body).await;
+        let problem: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert!(schema.is_valid(&problem), "{problem}");
+        let told = responses[answer.status.to_string()]["description"].as_str().unwrap();
+        assert!(told.contains(&format!("`{code}`")), "{told}");
+    }
+    assert!(!schema.is_valid(&json!({"title": "no problem"})));
+}
+
+#[test]
+fn interval_and_unprotected_routes_are_described() {
+    let route = onceward::api::DescribedRoute::new("/x", DescribedPolicy::None);
+    assert_eq!(serde_json::to_value(&route).unwrap()["policy"], "none");
+    let mut document = Api::openapi();
+    Description::new().route(route).add_to(&mut document).unwrap();
+    assert_eq!(serde_json::to_value(KeyPlace::Path("id".to_owned())).unwrap(), json!({"path": "id"}));
+}
