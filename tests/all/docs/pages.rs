@@ -13,10 +13,10 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Commands that build or test the whole repository. Other tests check what they do.
 const OF_THE_REPOSITORY: [&str; 2] = ["cargo run --release\n", "make test\n"];
 /// Languages of blocks that no program runs by itself: parts of a configuration, a page, or a program.
-const SHOWN: [&str; 8] = ["toml", "html", "text", "nginx", "caddy", "js", "jsx", "java"];
+const SHOWN: [&str; 10] = ["toml", "html", "text", "nginx", "caddy", "js", "jsx", "java", "python", "diff"];
 
-/// A page whose commands start an application and a proxy of their own: `proxy::page` runs them.
-const RUN_ELSEWHERE: &str = "docs/proxy.md";
+/// Pages whose commands and snippets other tests run: `proxy::page`, and the tests of the SDKs.
+const RUN_ELSEWHERE: [&str; 3] = ["docs/proxy.md", "client-sdk/python/README.md", "client-sdk/web/README.md"];
 
 /// A fenced block: its language, and its text.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn run_in_shell(block: &str, folder: &Path, service: &OncewardServer) -> String 
 #[tokio::test]
 async fn shell_blocks_print_the_shown_output_from_an_empty_folder() {
     let mut ran = 0;
-    for path in pages().into_iter().filter(|path| !path.ends_with(RUN_ELSEWHERE)) {
+    for path in pages().into_iter().filter(|path| !RUN_ELSEWHERE.iter().any(|other| path.ends_with(other))) {
         let blocks = blocks(&fs::read_to_string(&path).expect("the page is readable"));
         let is_shell = |block: &Block| block.language == "sh" && !OF_THE_REPOSITORY.contains(&block.text.as_str());
         if !blocks.iter().any(is_shell) {
