@@ -120,6 +120,7 @@ fn panic_of_a_callback_reaches_the_caller() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test has no settings file")]
 fn dropped_client_ends_its_thread() {
     // In a process of its own, so that no other test's client counts.
     if std::env::var_os("ONCEWARD_COUNTS_THREADS").is_none() {
