@@ -59,7 +59,7 @@ async fn head_is_answered_as_get_without_a_body_at_every_path() {
     let paths = document["paths"].as_object().unwrap();
     let read: Vec<_> =
         paths.iter().filter(|(_, item)| item["get"].is_object()).map(|(path, _)| path.as_str()).collect();
-    assert_eq!(read.len(), 4, "{read:?}");
+    assert_eq!(read.len(), 5, "{read:?}");
     for path in read.into_iter().filter(|path| *path != "/forward-auth").chain(PAGES).chain(SHOWN) {
         assert_alike(&service.url, path).await;
     }
