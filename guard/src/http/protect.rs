@@ -280,7 +280,7 @@ impl<F: Framework> Protect<F, IntervalPolicy> {
     /// # use onceward::{IntervalRules, actix::{KeyFrom, Protect, SubjectFrom}, testing};
     /// # let (guard, _clock) = testing::guard();
     /// # let rules = IntervalRules::new();
-    /// let alice = || SubjectFrom::request(|_| Ok("alice".to_owned()));
+    /// let alice = || SubjectFrom::resolver(|_| Some("alice".to_owned()));
     /// let by_content = Protect::interval(&guard, alice(), rules.clone()).remember().wait(Duration::from_secs(2));
     /// let by_name = Protect::interval(&guard, alice(), rules).remember().from(KeyFrom::header("x-order").unwrap()).optional();
     /// # let _ = (by_content, by_name);
@@ -620,7 +620,7 @@ impl<F: Framework, P> Protect<F, P> {
     /// ([`RejectionFormat::new`]). Default: a problem of RFC 9457, or a page for a browser that navigates.
     ///
     /// ```
-    /// use onceward::Code;
+    /// use onceward::api::Code;
     /// use onceward::actix::{Protect, SubjectFrom};
     /// use onceward::http::Envelope;
     /// # let (guard, _clock) = onceward::testing::guard();

@@ -14,7 +14,7 @@ use super::{RejectedRequest, RejectionFormat, RejectionResponse};
 /// A browser that navigates receives the page, as by default.
 ///
 /// ```
-/// use onceward::Code;
+/// use onceward::api::Code;
 /// use onceward::http::Envelope;
 ///
 /// // Duplicates have the code 20001, other rejections 20000, and every response the HTTP status 200.
