@@ -1,8 +1,8 @@
-//! What a client prefers in a rejection, by the headers of its request.
+//! The form that a client prefers for a rejection, by the headers of its request.
 
 use super::request::RequestHead;
 
-/// What a client prefers in a rejection: the values of two headers of its request.
+/// The preferences of a client for rejections: the values of two headers of its request.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Preferences<'a> {

@@ -1,6 +1,6 @@
 //! How well a language suits an `Accept-Language` header (RFC 9110, section 12.5.4; lookup of RFC 4647).
 
-/// What the ranges of a header say about one language.
+/// The weights that the ranges of a header give to one language.
 #[derive(Debug, Default)]
 pub(super) struct Preference {
     /// The range that names the language most precisely, and its weight.

@@ -1,4 +1,4 @@
-//! What a shop logs, and how it ends.
+//! The log of a shop, and the end of its process.
 
 use onceward_tests::client::{send, token};
 use onceward_tests::contract::contract_handler::RAISE;

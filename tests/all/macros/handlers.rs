@@ -1,4 +1,4 @@
-//! What a duplicate receives from a handler with `#[once]`, and what failed before the handler.
+//! Handlers with `#[once]`: the responses to duplicates, and failures before the handler.
 
 use std::time::Duration;
 

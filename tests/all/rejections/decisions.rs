@@ -34,7 +34,7 @@ fn rejections() -> TestServer {
     TestServer::run_router(router)
 }
 
-/// What an application learns from an error of the Rust SDK.
+/// The decision that an application derives from an error of the Rust SDK.
 fn decision(error: &Error) -> String {
     let retry = error.problem().map(|problem| problem.retry);
     format!(

@@ -47,7 +47,7 @@ pub async fn order(call: Call) -> Reply {
     receipt(&call)
 }
 
-/// What an error of the handler becomes in Rust: a response.
+/// The response to an error of the handler, in Rust.
 fn failure() -> Reply {
     Reply::new(500).body("the handler failed")
 }

@@ -1,4 +1,4 @@
-//! What a case of the contract suite stands on: shops of one stack, what their middleware asks, a network in between, and a ledger.
+//! The set-up of a case: shops of one stack, the requests of their middleware, a network in between, and a ledger.
 
 use std::time::Duration;
 
