@@ -57,6 +57,8 @@ setup: ## Install the programs that the tests need
 	cp client-sdk/python/tests/requirements.txt $(PYTHON)/pins; }
 	@cmp -s client-sdk/node/package-lock.json client-sdk/node/node_modules/installed-lock.json || { cd client-sdk/node && npm ci --no-audit --no-fund && \
 	cp package-lock.json node_modules/installed-lock.json; }
+	@cmp -s client-sdk/web/package-lock.json client-sdk/web/node_modules/installed-lock.json || { cd client-sdk/web && npm ci --no-audit --no-fund && \
+	cp package-lock.json node_modules/installed-lock.json; }
 
 .PHONY: lint
 lint: ## Check format and lints, with all features, with none, and with tower alone
@@ -69,8 +71,8 @@ lint: ## Check format and lints, with all features, with none, and with tower al
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
 
 .PHONY: web
-web: ## Check and test the browser SDK and the demo, by themselves and in Chromium
-	cd client-sdk/web && npm ci --no-audit --no-fund && npm test
+web: setup ## Check and test the browser SDK and the demo, by themselves and in Chromium
+	cd client-sdk/web && npm test
 	cargo test --workspace --all-features --all-targets --locked --no-run
 	cd client-sdk/web && npm run browser
 	node --test web-demo/browser/*.test.mjs server/browser/*.test.mjs
