@@ -15,8 +15,9 @@ const OF_THE_REPOSITORY: [&str; 2] = ["cargo run --release\n", "make test\n"];
 /// Languages of blocks that no program runs by itself: parts of a configuration, a page, or a program.
 const SHOWN: [&str; 10] = ["toml", "html", "text", "nginx", "caddy", "js", "jsx", "java", "python", "diff"];
 
-/// Pages whose commands and snippets other tests run: `proxy::page`, and the tests of the SDKs.
-const RUN_ELSEWHERE: [&str; 3] = ["docs/proxy.md", "client-sdk/python/README.md", "client-sdk/web/README.md"];
+/// Pages whose snippets other tests run: `proxy::page`, and the tests of the SDKs.
+const RUN_ELSEWHERE: [&str; 4] =
+    ["docs/proxy.md", "client-sdk/node/README.md", "client-sdk/python/README.md", "client-sdk/web/README.md"];
 
 /// A fenced block: its language, and its text.
 #[derive(Debug, PartialEq, Eq)]
