@@ -38,7 +38,7 @@ class Claim:
     """A claim on a key or a token, as a context manager.
 
     Entering it raises `Replayed` if the work ran before, and `Rejected` if it must not run now. Leaving it settles the claim: completed
-    without an exception, otherwise by the type of the exception.
+    without an exception, otherwise by the type of the exception. A claim is for one run: create another one for the next.
     """
 
     def __init__(self, intent: Intent, transport: Transport, async_transport: AsyncTransport, timeout: float) -> None:
@@ -57,6 +57,7 @@ class Claim:
     # Claiming.
 
     def __enter__(self) -> Claim:
+        self._require_unused()
         body, retries = self.intent.to_wire(), Retries(self._lease)
         while True:
             answer = self._transport.post("/claim", body, self._claim_timeout())
@@ -66,6 +67,7 @@ class Claim:
             time.sleep(delay)
 
     async def __aenter__(self) -> Claim:
+        self._require_unused()
         body, retries = self.intent.to_wire(), Retries(self._lease)
         try:
             while True:
@@ -77,6 +79,11 @@ class Claim:
         except asyncio.CancelledError:
             start_thread(lambda: self._abandon(body))
             raise
+
+    def _require_unused(self) -> None:
+        """Raises if the claim has had a run: its second run would be neither renewed nor settled."""
+        if self._pass:
+            raise RuntimeError("a claim can be entered once: call claim(…) again for another run")
 
     def _abandon(self, body: bytes) -> None:
         """Releases a claim that was cancelled before its answer arrived: nothing ran."""
