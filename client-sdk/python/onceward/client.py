@@ -11,7 +11,7 @@ from . import duration
 from .answer import Answer
 from .async_transport import AsyncTransport
 from .claim import Claim
-from .intent import Intent
+from .intent import Intent, SubjectId, subject_id
 from .problem import Problem, Rejected
 from .reply import Reply
 from .transport import Transport
@@ -87,7 +87,7 @@ class Onceward:
         self,
         *,
         action: str,
-        subject: str,
+        subject: SubjectId,
         key: str | None = None,
         token: str | None = None,
         fingerprint: str | None = None,
@@ -99,7 +99,7 @@ class Onceward:
         """Returns a claim on a key or a token, for `with` or `async with`. Durations are in seconds."""
         intent = Intent(
             action=action,
-            subject=subject,
+            subject=subject_id(subject),
             key=key,
             token=token,
             fingerprint=fingerprint,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar, cast
 
 from .answer import log
 from .claim import Claim, Replayed
 from .client import Onceward
+from .intent import SubjectId
 from .reply import Reply
 
 P = ParamSpec("P")
@@ -20,7 +22,7 @@ def once(
     onceward: Onceward,
     *,
     key: Callable[P, str],
-    subject: Callable[P, str] | str,
+    subject: Callable[P, SubjectId] | str,
     action: str | None = None,
     fingerprint: Callable[P, str] | None = None,
     at_most_once: bool = True,
@@ -31,11 +33,13 @@ def once(
     """Runs a function, also an async one, once per key and subject. A later call returns the first result, which is stored as JSON.
 
     `key`, `subject` and `fingerprint` are called with the arguments of the function. The action is the name of the function by default.
-    An exception settles the claim by its type: `NotApplied` frees the key.
+    An exception settles the claim by its type: `NotApplied` frees the key. A generator is no such function: it works after it has returned.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        name = action or f"{function.__module__}.{function.__qualname__}"
+        if is_function(function, inspect.isgeneratorfunction) or is_function(function, inspect.isasyncgenfunction):
+            raise TypeError("@once is for functions that return when their work is done, and not for generators")
+        name = action or name_of(function)
 
         def claim(*args: P.args, **kwargs: P.kwargs) -> Claim:
             return onceward.claim(
@@ -54,6 +58,7 @@ def once(
             try:
                 with claim(*args, **kwargs) as claimed:
                     result = function(*args, **kwargs)
+                    require_done(result, claimed)
                     claimed.complete(reply_of(result))
                     return result
             except Replayed as replayed:
@@ -64,14 +69,39 @@ def once(
             try:
                 async with claim(*args, **kwargs) as claimed:
                     result = await cast(Awaitable[Any], function(*args, **kwargs))
+                    require_done(result, claimed)
                     await claimed.acomplete(reply_of(result))
                     return result
             except Replayed as replayed:
                 return replayed.reply.value()
 
-        return cast(Callable[P, R], arun) if inspect.iscoroutinefunction(function) else run
+        return cast(Callable[P, R], arun) if is_function(function, inspect.iscoroutinefunction) else run
 
     return decorate
+
+
+def is_function(function: Callable[..., Any], has_kind: Callable[[object], bool]) -> bool:
+    """Returns whether a function, or the method that is called if it is an object, is of a kind."""
+    return has_kind(function) or has_kind(getattr(function, "__call__", None))
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Returns the action of a function: its full name."""
+    if not hasattr(function, "__qualname__"):
+        raise TypeError("@once needs an action for what has no name: pass action=…")
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def require_done(result: object, claim: Claim) -> None:
+    """Raises if the function has returned work that runs later. Whether it takes effect is unknown then, so the key stays claimed."""
+    if inspect.isawaitable(result) or isinstance(result, (Iterator, AsyncIterator, Future)):
+        claim.leave()
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            f"the function returned a {type(result).__name__}, whose work is not done: put @once directly above the async def, "
+            "or return when the work is done"
+        )
 
 
 def reply_of(result: object) -> Reply | None:

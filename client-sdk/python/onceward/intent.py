@@ -10,6 +10,17 @@ from . import duration
 from .effect import Policy
 
 
+SubjectId = str | int | uuid.UUID
+
+
+def subject_id(value: object) -> str:
+    """Returns a subject as text. Any other type has no text that tells clients apart for certain, such as an anonymous user."""
+    if isinstance(value, bool) or not isinstance(value, SubjectId):
+        kind = type(value).__name__
+        raise TypeError(f"subject has to be a str, an int or a UUID, not {kind}: pass the id of the client, such as user.pk")
+    return str(value)
+
+
 @dataclass(frozen=True)
 class Intent:
     """A claim on a key or a token."""

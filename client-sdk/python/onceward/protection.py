@@ -11,7 +11,7 @@ from .client import Onceward
 from .effect import Effect, Policy
 from .fingerprint import fingerprint
 from .form_token import token_field
-from .intent import Intent
+from .intent import Intent, subject_id
 from .problem import Rejected
 from .reply import LIMIT, Reply, kept_headers
 from .result import Settled
@@ -99,7 +99,7 @@ class Protection:
         is_token = self.policy is Policy.TOKEN
         return Intent(
             action=self._rules.get("action") or f"{request.method} {request.path}",
-            subject=str(subject),
+            subject=subject_id(subject),
             key=None if is_token else key_of(request.headers.get("idempotency-key")),
             token=token_of(request.headers.get("onceward-token"), content_type, request.body) if is_token else None,
             fingerprint=fingerprint(request.method, request.path, request.query, content_type, request.body),

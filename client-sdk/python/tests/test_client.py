@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from harness.network import Network
 from harness.process import API_KEY, until
 
-from onceward import NotApplied, Onceward, Rejected, Replayed, Reply, Settled, Unknown, async_transport, once
+from onceward import Claim, NotApplied, Onceward, Rejected, Replayed, Reply, Settled, Unknown, async_transport, once
 
 Open = Callable[..., Network]
 
@@ -312,6 +314,106 @@ def test_result_that_is_not_json_is_not_repeated(onceward: Onceward) -> None:
     with pytest.raises(Rejected, match="reply_not_kept"):
         make()
     assert len(calls) == 1
+
+
+def test_generator_cannot_be_decorated(onceward: Onceward) -> None:
+    def works() -> Iterator[int]:
+        yield 1
+
+    async def aworks() -> AsyncIterator[int]:
+        yield 1
+
+    class Works:
+        def __call__(self) -> Iterator[int]:
+            yield 1
+
+    for function in [works, aworks, Works(), functools.partial(works)]:
+        with pytest.raises(TypeError, match="not for generators"):
+            once(onceward, key=lambda: "k", subject="billing", action="work")(function)
+    with pytest.raises(TypeError, match="pass action"):
+        once(onceward, key=lambda: "k", subject="billing")(functools.partial(print))
+
+
+@pytest.mark.parametrize("lazy", ["coroutine", "future", "generator", "map", "from async"])
+def test_function_that_returns_before_its_work_is_not_completed(onceward: Onceward, lazy: str) -> None:
+    calls: list[str] = []
+    key = uuid.uuid4().hex
+
+    async def work() -> None:
+        calls.append("work")
+
+    def generator() -> Iterator[None]:
+        yield calls.append("work")
+
+    pool = ThreadPoolExecutor(1)
+    results: dict[str, Callable[[], object]] = {
+        "coroutine": work,
+        "future": lambda: pool.submit(threading.Event().wait, 0),
+        "generator": generator,
+        "map": lambda: map(calls.append, ["work"]),
+    }
+
+    @once(onceward, key=lambda: key, subject="billing", action="work", at_most_once=False)
+    def decorated() -> object:
+        return results[lazy]()
+
+    @once(onceward, key=lambda: key, subject="billing", action="work", at_most_once=False)
+    async def adecorated() -> object:
+        return generator()
+
+    with pytest.raises(TypeError, match="whose work is not done"):
+        asyncio.run(adecorated()) if lazy == "from async" else decorated()
+    pool.shutdown()
+    claim = {"key": key, "action": "work", "subject": "billing", "at_most_once": False}
+    assert (code_of(onceward, claim), calls) == ("in_progress", []), "it is neither done nor free"
+
+
+def test_object_with_async_call_runs_once(onceward: Onceward) -> None:
+    calls, key = [], uuid.uuid4().hex
+
+    class Consumer:
+        async def __call__(self) -> str:
+            await asyncio.sleep(0)
+            calls.append(1)
+            return "consumed"
+
+    consume: Callable[[], Coroutine[Any, Any, str]] = once(onceward, key=lambda: key, subject="billing", action="consume")(Consumer())
+    assert [asyncio.run(consume()), asyncio.run(consume())] == ["consumed", "consumed"]
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_claim_is_for_one_run(onceward: Onceward, is_async: bool) -> None:
+    async def aenter(claim: Claim) -> None:
+        async with claim:
+            pass
+
+    def enter(claim: Claim) -> None:
+        with claim:
+            pass
+
+    named_claim = named(at_most_once=False)
+    claim = onceward.claim(**named_claim)
+    with onceward.claim(**named_claim) as first:
+        with pytest.raises(Rejected, match="in_progress"):
+            asyncio.run(aenter(claim)) if is_async else enter(claim)
+        first.release()
+    # A claim that was rejected may be entered again; one that has run may not.
+    asyncio.run(aenter(claim)) if is_async else enter(claim)
+    with pytest.raises(RuntimeError, match="can be entered once"):
+        asyncio.run(aenter(claim)) if is_async else enter(claim)
+    assert code_of(onceward, named_claim) == "reply_not_kept"
+
+
+def test_subject_is_text_a_number_or_a_uuid(onceward: Onceward) -> None:
+    number, identity = named(subject=7), uuid.uuid4()
+    for subject, text in [(7, "7"), (identity, str(identity))]:
+        with onceward.claim(**number | {"subject": subject}):
+            pass
+        assert code_of(onceward, number | {"subject": text}) == "reply_not_kept"
+    for subject in [object(), True, None, b"alice", ("alice",), 1.5]:
+        with pytest.raises(TypeError, match="subject has to be a str, an int or a UUID, not"):
+            onceward.claim(**named(subject=subject))
 
 
 def test_claim_without_subject_or_key_says_what_to_pass(onceward: Onceward) -> None:

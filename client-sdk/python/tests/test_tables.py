@@ -158,6 +158,23 @@ def test_request_without_subject_is_unauthorized(subject: str | None) -> None:
         protection.intent(request, protection.subject(request))  # type: ignore[operator]
 
 
+def test_subject_of_another_type_is_an_error() -> None:
+    class AnonymousUser:
+        def __str__(self) -> str:
+            return "AnonymousUser"
+
+    async def subject() -> str:
+        return "alice"
+
+    protection = Protection(Onceward("http://127.0.0.1:9"), subject, {})
+    request, coroutine = Request("POST", "/orders", "", {"idempotency-key": "k"}, None), subject()
+    for value in [AnonymousUser(), coroutine, True, b"alice", ["alice"]]:
+        with pytest.raises(TypeError, match="subject has to be a str, an int or a UUID, not"):
+            protection.intent(request, value)
+    coroutine.close()
+    assert protection.intent(request, 7).subject == "7"
+
+
 def test_only_unsafe_methods_of_named_paths_are_covered() -> None:
     onceward = Onceward("http://127.0.0.1:9")
     some, every = Protection(onceward, "s", {"path": ["/a", "/b/{id}"]}), Protection(onceward, "s", {})
