@@ -40,6 +40,7 @@ mod retention_header;
 mod route_rules;
 mod run_to_completion;
 pub(crate) mod sealed;
+mod signature;
 mod stored_response;
 mod subject_source;
 mod token_request;
@@ -78,9 +79,9 @@ pub(crate) use self::middleware::run;
 pub(crate) use self::observed_body::BodyTap;
 pub(crate) use self::request_intent::UncheckedRoute;
 pub(crate) use self::require_protection::{Reached, SeenMark, Submission};
-pub(crate) use self::response::{InnerOutcome, Signature, SignedHeaders};
 pub(crate) use self::route_rules::{RouteRules, Treatment};
 pub(crate) use self::run_to_completion::{Idle, RunToCompletion};
+pub(crate) use self::signature::{InnerOutcome, Signature, SignedHeaders};
 pub(crate) use self::stored_response::BodyLength;
 pub(crate) use self::token_request::answer_token_request;
 #[cfg(any(test, feature = "fuzzing"))]

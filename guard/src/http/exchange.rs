@@ -6,7 +6,8 @@ use onceward_api::Outcome;
 use super::body::RequestBody;
 use super::effect::ErrorSource;
 use super::framework::Framework;
-use super::response::{GuardResponse, Signature};
+use super::response::GuardResponse;
+use super::signature::Signature;
 use crate::effect::Effect;
 use crate::reply::NoReply;
 

@@ -20,9 +20,10 @@ use super::guarded_request::GuardedRequest;
 use super::rejection_format::RejectionFormat;
 use super::request::ParsedRequest;
 use super::request_intent::UncheckedRoute;
-use super::response::{GuardResponse, Signature};
+use super::response::GuardResponse;
 use super::route_rules::RouteRules;
 use super::run_to_completion::Idle;
+use super::signature::Signature;
 use crate::effect::Effect;
 use crate::mode::Mode;
 use crate::pass::Pass;
@@ -50,8 +51,9 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
             rules.notice_rewriting(admitted.guarded.parsed(), &captured);
             // No reference to the response is held while its run is settled: a body need not be `Sync`.
             let reply = (!admitted.pass.try_end_unwritten(judgement.effect)).then(|| rules.reply(&captured));
+            let is_kept = matches!(&reply, Some(Ok(reply)) if rules.route.policy.keeps(reply));
             let (outcome, next) = rules.route.settle(&mut admitted, judgement, reply, captured.outcome()).await;
-            let retention = rules.retention(outcome);
+            let retention = rules.retention(outcome).filter(|_| is_kept);
             return captured.send(Signature {
                 outcome: Some(outcome),
                 next,

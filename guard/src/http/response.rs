@@ -12,6 +12,7 @@ use super::rejection_format::{RejectedRequest, RejectionFormat, RejectionRespons
 use super::rejection_page;
 use super::request::RequestHead;
 use super::retention_header::RetentionHeader;
+use super::signature::OutcomeHeaders;
 use crate::effect::Effect;
 use crate::guard::Guard;
 use crate::language::{Language, Languages, Texts};
@@ -267,86 +268,6 @@ fn add_outcome(headers: &mut Headers, outcome: Outcome) {
     }
 }
 
-/// The headers that report an outcome: one for HTTP clients, and one that the script of a page can read after a navigation.
-#[derive(Debug)]
-struct OutcomeHeaders {
-    /// The value of `Onceward-Outcome`, which replaces an earlier one.
-    outcome: &'static str,
-    /// The value of `Server-Timing`, in addition to earlier ones.
-    server_timing: Option<String>,
-}
-
-impl OutcomeHeaders {
-    /// Creates the headers for an outcome. `has_server_timing` means that the response already has a `Server-Timing`.
-    fn of(outcome: Outcome, has_server_timing: bool) -> Self {
-        // After a run that took effect the status is sufficient, unless an inner guard has reported a different outcome.
-        let is_implied = matches!(outcome, Outcome::Executed | Outcome::Replayed) && !has_server_timing;
-        Self { outcome: outcome.as_str(), server_timing: (!is_implied).then(|| outcome.server_timing()) }
-    }
-}
-
-/// The outcome of an inner guard, in the extensions of its response. An outer guard reports the same outcome instead of judging by the
-/// status.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InnerOutcome(pub(crate) Outcome);
-
-/// The headers that a guard adds to the response of a handler.
-#[derive(Debug)]
-pub(crate) struct Signature {
-    /// The outcome to report; `None` adds no header.
-    pub(crate) outcome: Option<Outcome>,
-    /// The next token, if the route sends one.
-    pub(crate) next: Option<Token>,
-    /// True if the connection is closed after the response.
-    pub(crate) is_last: bool,
-    /// The client's key, if the route sends it back.
-    pub(crate) key: Option<Bytes>,
-    /// The time for which the response is stored, if the route says so.
-    pub(crate) retention: Option<RetentionHeader>,
-}
-
-impl Signature {
-    /// Adds the headers to a response.
-    pub(crate) fn apply(&self, headers: &mut impl SignedHeaders) {
-        let Some(outcome) = self.outcome else { return };
-        let reported = OutcomeHeaders::of(outcome, headers.has_server_timing());
-        headers.set_outcome(reported.outcome);
-        if let Some(timing) = reported.server_timing {
-            headers.add_server_timing(timing);
-        }
-        if let Some(next) = &self.next {
-            headers.set_next_token(next.as_str());
-        }
-        if let Some(key) = &self.key {
-            headers.set_key(key);
-        }
-        if let Some(RetentionHeader { name, value }) = &self.retention {
-            headers.set_retention(name, value);
-        }
-    }
-}
-
-/// The headers of a response, as far as a guard signs them.
-pub(crate) trait SignedHeaders {
-    /// Returns whether there is a `Server-Timing`.
-    fn has_server_timing(&self) -> bool;
-
-    /// Sets `Onceward-Outcome`.
-    fn set_outcome(&mut self, outcome: &'static str);
-
-    /// Adds a `Server-Timing`.
-    fn add_server_timing(&mut self, value: String);
-
-    /// Sets `Onceward-Next-Token`.
-    fn set_next_token(&mut self, token: &str);
-
-    /// Sets `Idempotency-Key`.
-    fn set_key(&mut self, key: &Bytes);
-
-    /// Sets the header that says how long the response is stored.
-    fn set_retention(&mut self, name: &str, value: &Bytes);
-}
-
 /// Creates the body of the response to a token request.
 pub fn issued(token: &Token, ttl: Duration) -> IssuedToken {
     IssuedToken {
@@ -467,13 +388,6 @@ mod tests {
         assert_eq!((replay.effect(), replay.outcome()), (None, Some(Outcome::Replayed)));
         let cached = GuardResponse::replay(&Reply::new(200, "").header("Cache-Control", "max-age=60"));
         assert_eq!(header(&cached, "cache-control"), Some(&b"max-age=60"[..]));
-    }
-
-    #[test]
-    fn server_timing_is_omitted_if_the_status_suffices() {
-        assert!(OutcomeHeaders::of(Outcome::Executed, false).server_timing.is_none());
-        assert!(OutcomeHeaders::of(Outcome::Executed, true).server_timing.is_some());
-        assert!(OutcomeHeaders::of(Outcome::NotApplied, false).server_timing.is_some());
     }
 
     #[test]
