@@ -11,6 +11,7 @@ import asyncio
 import inspect
 from typing import Any, Unpack
 
+from .asgi_errors import NotingScope
 from .asgi_response import App, Receive, ResponseCapture, Scope, Send, send_response
 from .claim import Replayed
 from .client import Onceward
@@ -30,7 +31,7 @@ class Once:
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self._protection.covers(scope["method"], scope["path"]):
+        if scope["type"] != "http" or not self._protection.covers(scope["method"], routed_path(scope)):
             await self._app(scope, receive, send)
             return
         # A task of its own: a server that cancels the request of a client that has left does not cancel the handler.
@@ -62,7 +63,7 @@ class Once:
         current.set(statement)
         capture = ResponseCapture(protection, claim, statement, send, has_own_error_page(scope))
         try:
-            await self._app(scope, capture.receive_from(body), capture.send)
+            await self._app(NotingScope(scope, statement), capture.receive_from(body), capture.send)
         except BaseException as error:
             statement.exception = error
             raise
@@ -82,6 +83,16 @@ async def read_body(receive: Receive, protection: Protection) -> bytes | None:
             raise protection.too_large()
         if not message.get("more_body"):
             return bytes(body)
+
+
+def routed_path(scope: Scope) -> str:
+    """Returns the path as the router of the application sees it: without the prefix that it is mounted at.
+
+    ASGI has the prefix in the path too. Some servers leave it out, as if a proxy had taken it away.
+    """
+    path, root = str(scope["path"]), str(scope.get("root_path") or "")
+    rest = path.removeprefix(root)
+    return rest if rest.startswith("/") else path
 
 
 def request_of(scope: Scope, body: bytes) -> Request:

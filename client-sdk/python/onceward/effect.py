@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from enum import Enum
+from typing import Self
 
 
 class Effect(Enum):
@@ -32,6 +33,13 @@ class NotApplied(Exception):
 class Unknown(Exception):
     """Raised by a handler that does not know whether it took effect: the key or token stays claimed."""
 
+    # Not `__init__`: a subclass may have one that does not call this one.
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        # An error handler of the application may turn the exception into a response before a middleware sees it.
+        if statement := current.get():
+            statement.is_unknown = True
+        return super().__new__(cls, *args, **kwargs)
+
 
 class Statement:
     """What the handler of the current request has said about its effect."""
@@ -39,11 +47,14 @@ class Statement:
     def __init__(self) -> None:
         self.effect: Effect | None = None
         self.exception: BaseException | None = None
+        #: True if an `Unknown` was created during the request, also if its exception did not arrive here.
+        self.is_unknown = False
 
     @property
     def is_explicit(self) -> bool:
         """True if the handler has stated the effect, by a call or by the type of its exception."""
-        return self.effect is not None or isinstance(self.exception, (NotApplied, Unknown))
+        is_typed = isinstance(self.exception, NotApplied) or (self.exception is not None and shows_unknown(self.exception))
+        return self.effect is not None or self.is_unknown or is_typed
 
 
 #: The statement of the current request. It is a mutable object, because frameworks call handlers in a copy of the context.
@@ -73,16 +84,20 @@ def effect_of_status(policy: Policy, status: int) -> Effect:
 
 def effect_of_exception(policy: Policy, exception: BaseException) -> Effect:
     """Returns the effect that an exception of the handler implies: the same as a 500, unless its type says more."""
-    match exception:
-        case NotApplied():
-            return Effect.NOT_APPLIED
-        case Unknown():
-            return Effect.UNKNOWN
-        case Exception():
-            return effect_of_status(policy, 500)
-        case _:
-            # The handler was cancelled, or the process is ending.
-            return Effect.UNKNOWN
+    if shows_unknown(exception):
+        return Effect.UNKNOWN
+    return Effect.NOT_APPLIED if isinstance(exception, NotApplied) else effect_of_status(policy, 500)
+
+
+def shows_unknown(exception: BaseException) -> bool:
+    """Returns whether the type of an exception shows that its work may have been cut off.
+
+    A `TimeoutError` ends a call that may have taken effect. What is not an `Exception` cancels the handler or ends the process. A task
+    group raises a group.
+    """
+    if isinstance(exception, BaseExceptionGroup):
+        return any(shows_unknown(each) for each in exception.exceptions)
+    return isinstance(exception, (Unknown, TimeoutError)) or not isinstance(exception, Exception)
 
 
 def judge(policy: Policy, statement: Statement, status: int | None) -> Effect:
@@ -92,6 +107,8 @@ def judge(policy: Policy, statement: Statement, status: int | None) -> Effect:
     """
     if statement.effect is not None:
         return statement.effect
+    if statement.is_unknown:
+        return Effect.UNKNOWN
     if statement.exception is not None and (status is None or statement.is_explicit):
         return effect_of_exception(policy, statement.exception)
     return Effect.UNKNOWN if status is None else effect_of_status(policy, status)

@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from typing import Unpack
+from typing import Any, Unpack
 
 from .claim import Claim, Replayed
 from .client import Onceward
@@ -36,11 +37,10 @@ class Once:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         protection = self._protection
-        path = path_of(environ)
-        if not protection.covers(environ["REQUEST_METHOD"], path):
+        if not protection.covers(environ["REQUEST_METHOD"], routed_path(environ)):
             return self._app(environ, start_response)
         try:
-            request = request_of(environ, path, read_body(environ, protection))
+            request = request_of(environ, read_body(environ, protection))
             subject = protection.subject if isinstance(protection.subject, str) else protection.subject(request)
             intent = protection.intent(request, subject)
             if is_look(request.headers):
@@ -143,14 +143,20 @@ def status_line(status: int) -> str:
     return f"{status} {known.get(status, 'Unknown')}"
 
 
-def path_of(environ: Environ) -> str:
-    """Returns the decoded path of a request."""
-    raw: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-    return raw.encode("latin-1").decode("utf-8", "replace")
+def routed_path(environ: Environ) -> str:
+    """Returns the path as the router of the application sees it: without the prefix that it is mounted at."""
+    # Werkzeug takes more than one slash at the begin for one.
+    return "/" + decoded(environ.get("PATH_INFO", "")).lstrip("/")
 
 
-def request_of(environ: Environ, path: str, body: bytes) -> Request:
+def decoded(path: str) -> str:
+    """Returns a path that WSGI has as bytes in latin-1."""
+    return path.encode("latin-1").decode("utf-8", "replace")
+
+
+def request_of(environ: Environ, body: bytes) -> Request:
     """Returns the request in an environ."""
+    path = decoded(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
     headers = {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name.startswith("HTTP_")}
     headers["content-type"] = environ.get("CONTENT_TYPE", "")
     return Request(environ["REQUEST_METHOD"], path, environ.get("QUERY_STRING", ""), headers, environ, body)
@@ -159,13 +165,31 @@ def request_of(environ: Environ, path: str, body: bytes) -> Request:
 def listen_to_flask() -> None:
     """Asks Flask for the exceptions of its handlers, which it turns into responses."""
     try:
-        from flask.signals import got_request_exception
+        from flask.signals import got_request_exception, request_started
     except ImportError:
         return
     got_request_exception.connect(note_exception)
+    request_started.connect(listen_to_error_handlers)
 
 
 def note_exception(_sender: object, exception: BaseException, **_: object) -> None:
     """Notes the exception of the current handler."""
     if statement := current.get():
         statement.exception = exception
+
+
+def listen_to_error_handlers(app: Any, **_: object) -> None:
+    """Has a Flask application note an exception before its error handlers respond to it: Flask has no signal for that."""
+    handle = app.handle_user_exception
+    if current.get() is None or getattr(handle, "notes_exceptions", False):
+        return
+
+    @functools.wraps(handle)
+    def note_and_handle(*args: Any) -> Any:
+        for argument in args:
+            if isinstance(argument, Exception):
+                note_exception(app, argument)
+        return handle(*args)
+
+    setattr(note_and_handle, "notes_exceptions", True)
+    app.handle_user_exception = note_and_handle

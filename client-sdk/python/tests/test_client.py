@@ -57,6 +57,7 @@ def test_second_claim_receives_the_reply(onceward: Onceward) -> None:
         (False, RuntimeError, "run"),
         (True, NotApplied, "run"),
         (False, Unknown, "in_progress"),
+        (False, TimeoutError, "in_progress"),
         (False, KeyboardInterrupt, "in_progress"),
         (False, SystemExit, "in_progress"),
     ],

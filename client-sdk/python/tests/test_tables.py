@@ -43,6 +43,12 @@ def test_status_maps_to_the_effect_of_the_library(policy: Policy, column: str) -
         (Policy.RETRYABLE, KeyboardInterrupt(), Effect.UNKNOWN),
         (Policy.RETRYABLE, GeneratorExit(), Effect.UNKNOWN),
         (Policy.TOKEN, SystemExit(), Effect.UNKNOWN),
+        # The call that timed out may have taken effect.
+        (Policy.RETRYABLE, TimeoutError(), Effect.UNKNOWN),
+        (Policy.TOKEN, TimeoutError(), Effect.UNKNOWN),
+        (Policy.TOKEN, ExceptionGroup("", [RuntimeError(), ExceptionGroup("", [TimeoutError()])]), Effect.UNKNOWN),
+        (Policy.TOKEN, BaseExceptionGroup("", [KeyboardInterrupt()]), Effect.UNKNOWN),
+        (Policy.TOKEN, ExceptionGroup("", [RuntimeError()]), Effect.NOT_APPLIED),
     ],
 )
 def test_exception_counts_as_500_unless_its_type_says_more(policy: Policy, error: BaseException, effect: Effect) -> None:
@@ -57,6 +63,8 @@ def test_statement_decides_before_exception_before_status() -> None:
     assert judge(Policy.AT_MOST_ONCE, said, 422) is Effect.APPLIED, "the framework has turned it into a response"
     said.exception = NotApplied()
     assert judge(Policy.AT_MOST_ONCE, said, 500) is Effect.NOT_APPLIED
+    said.exception = TimeoutError()
+    assert judge(Policy.TOKEN, said, 500) is Effect.UNKNOWN
     said.effect = Effect.APPLIED
     assert judge(Policy.AT_MOST_ONCE, said, 500) is Effect.APPLIED
 

@@ -1,0 +1,161 @@
+"""Applications of each framework in the process of the test, against a real service: error handlers, mounts, streams and what they close."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+from flask import Flask, Response
+
+from onceward import Effect, NotApplied, Onceward, Unknown, asgi, state_effect, wsgi
+
+
+def named(headers: dict[str, str]) -> dict[str, str]:
+    """Returns headers whose names are written with underscores."""
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def outcome(response: httpx.Response) -> str | None:
+    """Returns the outcome that a response reports; `None` if no middleware has seen its request."""
+    found: str | None = response.headers.get("onceward-outcome")
+    return found
+
+
+def post_wsgi(app: Any, path: str = "/orders", prefix: str = "", **headers: str) -> httpx.Response:
+    """Sends a request to a WSGI application that is mounted at a prefix."""
+    transport = httpx.WSGITransport(app, raise_app_exceptions=False, script_name=prefix)
+    with httpx.Client(transport=transport, base_url="http://shop") as client:
+        return client.post(path, headers=named(headers))
+
+
+def post_asgi(app: Any, path: str = "/orders", prefix: str = "", **headers: str) -> httpx.Response:
+    """Sends a request to an ASGI application that is served at a prefix, as by `uvicorn --root-path`."""
+
+    async def post() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False, root_path=prefix)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            return await client.post(prefix + path, headers=named(headers))
+
+    return asyncio.run(post())
+
+
+class OutOfStock(NotApplied):
+    """An exception of the application."""
+
+
+#: How the handler ends, whether the policy is retryable, and the outcome if an error handler of the application responds with 409 or 500.
+ENDINGS = [
+    (Unknown, 409, "unknown"),
+    (Unknown, 500, "unknown"),
+    (NotApplied, 409, "not_applied"),
+    (OutOfStock, 500, "not_applied"),
+    (TimeoutError, 409, "unknown"),
+    (TimeoutError, 500, "unknown"),
+    (RuntimeError, 409, "executed"),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "expected"), ENDINGS)
+@pytest.mark.parametrize("handled", [Exception, None])
+def test_error_handler_of_flask_hides_no_unknown_outcome(
+    onceward: Onceward, error: type[Exception], status: int, expected: str, handled: type[Exception] | None
+) -> None:
+    app = Flask(__name__)
+    rules: Any = {"subject": "alice", "at_most_once": False}
+    app.wsgi_app = wsgi.Once(app.wsgi_app, onceward, **rules)  # type: ignore[method-assign]
+
+    @app.post("/orders")
+    def order() -> Response:
+        raise error
+
+    @app.errorhandler(handled or error)
+    def respond(_error: Exception) -> Response:
+        return Response("an error page", status)
+
+    for _ in range(2):
+        assert outcome(post_wsgi(app, idempotency_key=uuid.uuid4().hex)) == expected
+
+
+@pytest.mark.parametrize(("error", "status", "expected"), ENDINGS)
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_error_handler_of_starlette_hides_no_unknown_outcome(
+    onceward: Onceward, error: type[Exception], status: int, expected: str, is_async: bool, is_mounted: bool
+) -> None:
+    app, outer = FastAPI(), FastAPI()
+    routes: list[object] = []
+
+    async def arespond(_request: Any, _error: Exception) -> JSONResponse:
+        return JSONResponse("an error page", status)
+
+    def respond(_request: Any, _error: Exception) -> JSONResponse:
+        return JSONResponse("an error page", status)
+
+    @app.post("/orders")
+    def order() -> None:
+        raise error
+
+    async def note_route(scope: Any, receive: Any, send: Any) -> None:
+        await once(scope, receive, send)
+        routes.append(scope.get("route"))
+
+    app.add_exception_handler(error, arespond if is_async else respond)
+    outer.mount("/shop", app)
+    once = asgi.Once(outer if is_mounted else app, onceward, subject="alice", at_most_once=False)
+    path = "/shop/orders" if is_mounted else "/orders"
+    assert outcome(post_asgi(note_route, path, idempotency_key=uuid.uuid4().hex)) == expected
+    assert routes[0] is not None, "outer middleware sees what the application writes into the scope"
+
+
+def test_view_that_catches_unknown_states_the_effect_itself(onceward: Onceward) -> None:
+    app = Flask(__name__)
+    app.wsgi_app = wsgi.Once(app.wsgi_app, onceward, subject="alice")  # type: ignore[method-assign]
+
+    @app.post("/orders")
+    def order() -> str:
+        try:
+            raise Unknown
+        except Unknown:
+            state_effect(Effect.APPLIED)
+        return "looked up at the payment provider"
+
+    assert outcome(post_wsgi(app, idempotency_key=uuid.uuid4().hex)) == "executed"
+
+
+@pytest.mark.parametrize("path", ["/orders", "//orders"])
+def test_wsgi_application_at_a_prefix_is_protected(onceward: Onceward, path: str) -> None:
+    app = Flask(__name__)
+    app.wsgi_app = wsgi.Once(app.wsgi_app, onceward, path="/orders", subject="alice")  # type: ignore[method-assign]
+    app.post("/orders")(lambda: "ordered")
+    key = uuid.uuid4().hex
+
+    def server(environ: dict[str, Any], start_response: Any) -> Any:
+        return app(environ | {"PATH_INFO": path}, start_response)
+
+    responses = [post_wsgi(server, prefix=prefix, idempotency_key=key) for prefix in ("", "/api", "/api", "/other")]
+    # The action and the fingerprint have the full path.
+    assert [outcome(each) for each in responses] == ["executed", "executed", "replayed", "executed"]
+
+
+def test_asgi_application_at_a_prefix_is_protected(onceward: Onceward) -> None:
+    app, outer, key = FastAPI(), FastAPI(), uuid.uuid4().hex
+    app.add_middleware(asgi.Once, onceward, path="/orders", subject="alice")
+    app.post("/orders")(lambda: "ordered")
+    outer.mount("/mounted", app)
+    responses = [
+        post_asgi(app, idempotency_key=key),
+        post_asgi(app, prefix="/api", idempotency_key=key),
+        post_asgi(app, prefix="/api", idempotency_key=key),
+        post_asgi(outer, "/mounted/orders", idempotency_key=key),
+        post_asgi(outer, "/mounted/orders", prefix="/api", idempotency_key=key),
+    ]
+    assert [outcome(each) for each in responses] == ["executed", "executed", "replayed", "executed", "executed"]
+    # A proxy has taken the prefix away, or the path only begins like it.
+    for path in ("/orders", "/ordersX"):
+        scope = {"path": path, "root_path": "/orders"}
+        assert asgi.routed_path(scope) == path
