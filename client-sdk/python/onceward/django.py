@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
+from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
 from .claim import Claim, Replayed
@@ -22,6 +23,8 @@ from .problem import Rejected
 from .protection import Protection, Request, is_look, outcome, outcome_headers, replay_headers
 from .wsgi_body import drain
 
+#: Headers with one value, which may contain a comma.
+SINGLE = frozenset({"content-disposition", "content-length", "content-type", "etag", "location"})
 #: The attribute of a request that has its run.
 RUN = "_onceward_run"
 
@@ -37,6 +40,12 @@ class Once:
         self._protections = protections(getattr(settings, "ONCEWARD", None))
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if protection := self._covering(request):
+            # Before `process_view` of other middleware, which may parse a form from the stream, as the check for CSRF does.
+            try:
+                body_of(request, protection)
+            except Rejected as rejected:
+                return rejection(rejected)
         try:
             response = self._get_response(request)
         except BaseException as error:
@@ -48,9 +57,7 @@ class Once:
 
     def process_view(self, request: HttpRequest, view: object, args: object, kwargs: object) -> HttpResponse | None:
         """Claims the key or token right before the view runs, after the checks of other middleware."""
-        method = request.method or ""
-        covering = (each for each in self._protections if each.covers(method, request.path))
-        protection = next(covering, None)
+        protection = self._covering(request)
         if protection is None:
             return None
         try:
@@ -59,11 +66,10 @@ class Once:
                 raise Replayed(protection.onceward.look_up(intent))
             claim = protection.onceward.claim_for(intent).__enter__()
         except Rejected as rejected:
-            problem = rejected.problem
-            return response_of(problem.status, problem.headers(), problem.body)
+            return rejection(rejected)
         except Replayed as replayed:
             return response_of(replayed.reply.status, replay_headers(replayed.reply), replayed.reply.body)
-        setattr(request, RUN, Run(protection, claim))
+        setattr(request, RUN, Run(protection, claim, view))
         return None
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> None:
@@ -71,15 +77,20 @@ class Once:
         if run := getattr(request, RUN, None):
             run.statement.exception = exception
 
+    def _covering(self, request: HttpRequest) -> Protection | None:
+        """Returns the rules that cover a request. Their paths have no prefix (`FORCE_SCRIPT_NAME`), as those of the `urlpatterns`."""
+        covering = (each for each in self._protections if each.covers(request.method or "", request.path_info))
+        return next(covering, None)
+
 
 class Run:
     """One run of a view."""
 
-    def __init__(self, protection: Protection, claim: Claim) -> None:
+    def __init__(self, protection: Protection, claim: Claim, view: object) -> None:
         self._protection, self._claim = protection, claim
         self.statement = Statement()
         current.set(self.statement)
-        self._watch = TransactionWatch()
+        self._watch = TransactionWatch(view)
         self._watch.start()
 
     def settle(self, response: HttpResponseBase) -> HttpResponseBase:
@@ -133,7 +144,14 @@ def subject_of(protection: Protection, request: HttpRequest) -> object:
 
 
 def request_of(request: HttpRequest, protection: Protection) -> Request:
-    """Returns the request with its body, which Django keeps for the view."""
+    """Returns the request with its body."""
+    body = body_of(request, protection)
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return Request(request.method or "", request.path, request.META.get("QUERY_STRING", ""), headers, request, body)
+
+
+def body_of(request: HttpRequest, protection: Protection) -> bytes:
+    """Reads the body, which Django keeps for the view."""
     declared = request.META.get("CONTENT_LENGTH") or "0"
     if declared.isdigit() and int(declared) > protection.body_limit:
         drain(request, int(declared))
@@ -142,18 +160,28 @@ def request_of(request: HttpRequest, protection: Protection) -> Request:
         body = request.body
     except OSError as error:
         raise Rejected.as_code("bad_request", "The body ended early.") from error
+    except RawPostDataException as error:
+        raise ImproperlyConfigured(
+            "a middleware before onceward.django.Once has parsed the multipart form of a request, so its body cannot be compared: "
+            "move that middleware behind Once, or have it read request.body first"
+        ) from error
     if len(body) > protection.body_limit:
         raise protection.too_large()
     if declared.isdigit() and len(body) < int(declared):
         raise Rejected.as_code("bad_request", "The body ended early.")
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    return Request(request.method or "", request.path, request.META.get("QUERY_STRING", ""), headers, request, body)
+    return body
+
+
+def rejection(rejected: Rejected) -> HttpResponse:
+    """Creates the response to a rejected request."""
+    problem = rejected.problem
+    return response_of(problem.status, problem.headers(), problem.body)
 
 
 def response_of(status: int, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
-    """Creates a response with exactly these headers."""
+    """Creates a response with exactly these headers. Django has one line for each name, so several values become a list."""
     response = HttpResponse(body, status=status)
     del response["content-type"]
     for name, value in headers:
-        response[name] = value
+        response[name] = f"{response[name]}, {value}" if name in response and name not in SINGLE else value
     return response
