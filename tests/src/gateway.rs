@@ -1,5 +1,6 @@
 //! Real gateways, configured with the files in `deploy`. Only addresses and paths are replaced.
 
+mod config_folder;
 mod launch;
 mod proxy_recipe;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use self::config_folder::ConfigFolder;
 use self::launch::Launch;
 use crate::listening_port::{free_port, listens};
 use crate::polling::until_blocking;
@@ -80,7 +82,7 @@ impl Gateway {
             urls.iter().map(|url| url.trim_start_matches("http://").trim_end_matches('/').to_owned()).collect()
         };
         let (onceward, application) = (hosts(onceward), hosts(application));
-        let command = |folder: &Path, port| {
+        let command = |folder: ConfigFolder<'_>, port| {
             Launch { recipe, folder, port, onceward: &onceward, application: &application }.command(kind)
         };
         Self::launch(kind, "http", command, |port| kind.is_up(port))
@@ -90,14 +92,14 @@ impl Gateway {
     fn launch(
         kind: GatewayKind,
         scheme: &str,
-        command: impl Fn(&Path, u16) -> Command,
+        command: impl Fn(ConfigFolder<'_>, u16) -> Command,
         is_serving: impl Fn(u16) -> bool,
     ) -> Self {
         // Another process may take the port before the gateway binds it: then try another one.
         for _ in 0..5 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let port = free_port();
-            let mut command = command(folder.path(), port);
+            let mut command = command(ConfigFolder(folder.path()), port);
             let log = std::fs::File::create(folder.path().join("said")).expect("a file");
             command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log);
             let child = command.spawn().unwrap_or_else(|error| panic!("{kind:?} does not start ({error}): make setup"));

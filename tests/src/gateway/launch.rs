@@ -1,16 +1,15 @@
 //! The command line and configuration of each gateway.
 
-use std::fs::write;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::config_folder::{ConfigFolder, filled, installed};
 use super::{GatewayKind, KEY, deployed};
 use crate::listening_port::free_port;
 
 /// The values that replace the placeholders of a recipe.
 pub(super) struct Launch<'a> {
     pub(super) recipe: &'a str,
-    pub(super) folder: &'a Path,
+    pub(super) folder: ConfigFolder<'a>,
     pub(super) port: u16,
     pub(super) onceward: &'a [String],
     pub(super) application: &'a [String],
@@ -28,16 +27,6 @@ impl Launch<'_> {
         }
     }
 
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.folder.join(name);
-        write(&path, text).expect("a file in its folder");
-        path
-    }
-
-    fn place(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
-    }
-
     fn nginx(&self) -> Command {
         let servers = |hosts: &[String]| hosts.iter().map(|host| format!("server {host};")).collect::<String>();
         let site = filled(
@@ -46,28 +35,21 @@ impl Launch<'_> {
                 ("server 127.0.0.1:8080;", servers(self.onceward)),
                 ("server 127.0.0.1:3000;", servers(self.application)),
                 ("listen 80;", format!("listen 127.0.0.1:{};", self.port)),
-                ("/var/log/nginx/onceward.log", self.place("access.log")),
+                ("/var/log/nginx/onceward.log", self.folder.place("access.log")),
                 ("change-me", KEY.to_owned()),
             ],
         );
-        let site = self.write("site.conf", &site);
-        nginx(self.folder, &site)
+        self.folder.nginx(&site)
     }
 
     fn caddy(&self) -> Command {
-        let file = self.write("Caddyfile", self.recipe);
-        let mut command = Command::new("caddy");
-        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
+        let mut command = self.folder.caddy(self.recipe);
         command
             .env("SITE", format!("http://127.0.0.1:{}", self.port))
             .env("ONCEWARD", self.onceward.join(" "))
             .env("APPLICATION", self.application.join(" "))
             .env("ONCEWARD_API_KEY", KEY)
-            .env("ACCESS_LOG", self.place("access.log"))
-            .env("CADDY_ADMIN", format!("127.0.0.1:{}", free_port()))
-            .env("HOME", self.folder)
-            .env("XDG_DATA_HOME", self.folder)
-            .env("XDG_CONFIG_HOME", self.folder);
+            .env("ACCESS_LOG", self.folder.place("access.log"));
         command
     }
 
@@ -82,20 +64,17 @@ impl Launch<'_> {
                 ("change-me@127.0.0.1:8081", format!("{KEY}@127.0.0.1:{asking}")),
             ],
         );
-        let routes = self.write("onceward.yml", &routes);
+        let routes = self.folder.write("onceward.yml", &routes);
         let main = filled(
             &deployed("traefik-static.yml"),
             &[
                 ("\":80\"", format!("\"127.0.0.1:{}\"", self.port)),
                 ("127.0.0.1:8081", format!("127.0.0.1:{asking}")),
                 ("/etc/traefik/onceward.yml", routes.display().to_string()),
-                ("/var/log/traefik/onceward.log", self.place("access.log")),
+                ("/var/log/traefik/onceward.log", self.folder.place("access.log")),
             ],
         );
-        let main = self.write("traefik.yml", &main);
-        let mut command = Command::new(installed("bin/traefik"));
-        command.arg(format!("--configFile={}", main.display()));
-        command
+        self.folder.traefik(&main)
     }
 
     fn envoy(&self) -> Command {
@@ -110,11 +89,11 @@ impl Launch<'_> {
                 (&endpoint("127.0.0.1:8080"), endpoints(self.onceward)),
                 (&endpoint("127.0.0.1:3000"), endpoints(self.application)),
                 ("address: 0.0.0.0, port_value: 80 ", format!("address: 127.0.0.1, port_value: {} ", self.port)),
-                ("/var/log/envoy/onceward.log", self.place("access.log")),
+                ("/var/log/envoy/onceward.log", self.folder.place("access.log")),
                 ("change-me", KEY.to_owned()),
             ],
         );
-        let file = self.write("envoy.yaml", &text);
+        let file = self.folder.write("envoy.yaml", &text);
         let mut command = Command::new(installed("envoy/_bin/envoy"));
         // Several run at the same time. By default Envoy flushes its log only every ten seconds.
         command.args(["--disable-hot-restart", "--concurrency", "2", "--file-flush-interval-msec", "100", "-c"]);
@@ -125,7 +104,8 @@ impl Launch<'_> {
     fn haproxy(&self) -> Command {
         let servers = |name: &str, hosts: &[String]| lines(hosts, |at, host| format!("    server {name}{at} {host}"));
         let socket = format!("abns@onceward-{}", self.port);
-        let script = self.write("haproxy.lua", &filled(&deployed("haproxy.lua"), &[("abns@onceward", socket.clone())]));
+        let script =
+            self.folder.write("haproxy.lua", &filled(&deployed("haproxy.lua"), &[("abns@onceward", socket.clone())]));
         let text = filled(
             self.recipe,
             &[
@@ -138,46 +118,14 @@ impl Launch<'_> {
                 ("tokens abns@onceward", format!("tokens {socket}")),
             ],
         );
-        let file = self.write("haproxy.cfg", &text);
+        let file = self.folder.write("haproxy.cfg", &text);
         let mut command = Command::new("haproxy");
         command.arg("-db").arg("-f").arg(file);
         command
     }
 }
 
-/// Returns the command that starts nginx with this site. All its files are in the folder.
-pub(super) fn nginx(folder: &Path, site: &Path) -> Command {
-    let place = |name: &str| folder.join(name).display().to_string();
-    let places =
-        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|kind| format!("{kind}_temp_path {};", place(kind)));
-    let main = format!(
-        "daemon off; worker_processes 2; pid {}; error_log stderr;\nevents {{ worker_connections 512; }}\n\
-         http {{ include /etc/nginx/mime.types; {} include {}; }}\n",
-        place("pid"),
-        places.concat(),
-        site.display()
-    );
-    let path = folder.join("nginx.conf");
-    write(&path, main).expect("a file in its folder");
-    let mut command = Command::new("nginx");
-    command.arg("-p").arg(folder).arg("-c").arg(path);
-    command
-}
-
-/// Replaces each placeholder, which must occur exactly once.
-pub(super) fn filled(text: &str, replaced: &[(&str, String)]) -> String {
-    replaced.iter().fold(text.to_owned(), |text, (from, to)| {
-        assert_eq!(text.matches(from).count(), 1, "{from} must occur once in the recipe");
-        text.replace(from, to)
-    })
-}
-
 /// Returns one line for each host.
 fn lines(hosts: &[String], line: impl Fn(usize, &str) -> String) -> String {
     hosts.iter().enumerate().map(|(at, host)| line(at, host)).collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the path of a program that `make setup` installs.
-pub(super) fn installed(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/gateways").join(name)
 }

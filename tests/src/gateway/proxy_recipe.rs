@@ -1,13 +1,9 @@
 //! The recipes in `deploy/proxy`: gateways with TLS in front of `onceward proxy`. Only addresses, names and paths are replaced.
 
-use std::fs::write;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::launch::{filled, installed, nginx};
+use super::config_folder::{ConfigFolder, filled};
 use super::{Gateway, GatewayKind, deployed};
-use crate::listening_port::free_port;
-
 use crate::tls_redis::Authority;
 
 impl GatewayKind {
@@ -19,7 +15,7 @@ impl Gateway {
     /// Starts one with its recipe in `deploy/proxy`, in front of the proxy at this URL, with a certificate of this authority.
     pub fn before_proxy(kind: GatewayKind, proxy: &str, authority: &Authority) -> Self {
         let proxy = proxy.trim_start_matches("http://");
-        let command = |folder: &Path, port| ProxyRecipe { folder, port, proxy, authority }.command(kind);
+        let command = |folder: ConfigFolder<'_>, port| ProxyRecipe { folder, port, proxy, authority }.command(kind);
         Self::launch(kind, "https", command, |port| is_up(port, authority))
     }
 }
@@ -34,7 +30,7 @@ fn is_up(port: u16, authority: &Authority) -> bool {
 
 /// The values that replace those of a recipe.
 struct ProxyRecipe<'a> {
-    folder: &'a Path,
+    folder: ConfigFolder<'a>,
     port: u16,
     proxy: &'a str,
     authority: &'a Authority,
@@ -48,16 +44,6 @@ impl ProxyRecipe<'_> {
             GatewayKind::Traefik => self.traefik(),
             GatewayKind::Envoy | GatewayKind::HaProxy => panic!("there is no recipe for {kind:?}"),
         }
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.folder.join(name);
-        write(&path, text).expect("a file in its folder");
-        path
-    }
-
-    fn place(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
     }
 
     fn certificate(&self) -> String {
@@ -75,10 +61,9 @@ impl ProxyRecipe<'_> {
             ("server_name shop.example;", "server_name 127.0.0.1;".to_owned()),
             ("/etc/nginx/tls/shop.crt", self.certificate()),
             ("/etc/nginx/tls/shop.key", self.key()),
-            ("/var/log/nginx/shop.log", self.place("access.log")),
+            ("/var/log/nginx/shop.log", self.folder.place("access.log")),
         ];
-        let site = self.write("site.conf", &filled(&deployed("proxy/nginx.conf"), &replaced));
-        nginx(self.folder, &site)
+        self.folder.nginx(&filled(&deployed("proxy/nginx.conf"), &replaced))
     }
 
     /// Without port 80, and with a certificate from a file in place of one that Caddy fetches.
@@ -86,15 +71,7 @@ impl ProxyRecipe<'_> {
         let site = format!("https://127.0.0.1:{} {{\n\ttls {} {}", self.port, self.certificate(), self.key());
         let replaced = [("shop.example {", site), (" 127.0.0.1:8080 {", format!(" {} {{", self.proxy))];
         let options = "{\n\tauto_https disable_redirects\n\tdefault_sni 127.0.0.1\n}\n";
-        let file = self.write("Caddyfile", &format!("{options}{}", filled(&deployed("proxy/Caddyfile"), &replaced)));
-        let mut command = Command::new("caddy");
-        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
-        command
-            .env("CADDY_ADMIN", format!("127.0.0.1:{}", free_port()))
-            .env("HOME", self.folder)
-            .env("XDG_DATA_HOME", self.folder)
-            .env("XDG_CONFIG_HOME", self.folder);
-        command
+        self.folder.caddy(&format!("{options}{}", filled(&deployed("proxy/Caddyfile"), &replaced)))
     }
 
     fn traefik(&self) -> Command {
@@ -104,14 +81,11 @@ impl ProxyRecipe<'_> {
             ("/etc/traefik/tls/shop.crt", self.certificate()),
             ("/etc/traefik/tls/shop.key", self.key()),
         ];
-        let routes = self.write("onceward-proxy.yml", &filled(&deployed("proxy/traefik.yml"), &replaced));
+        let routes = self.folder.write("onceward-proxy.yml", &filled(&deployed("proxy/traefik.yml"), &replaced));
         let replaced = [
             ("\":443\"", format!("\"127.0.0.1:{}\"", self.port)),
             ("/etc/traefik/onceward-proxy.yml", routes.display().to_string()),
         ];
-        let main = self.write("traefik.yml", &filled(&deployed("proxy/traefik-static.yml"), &replaced));
-        let mut command = Command::new(installed("bin/traefik"));
-        command.arg(format!("--configFile={}", main.display()));
-        command
+        self.folder.traefik(&filled(&deployed("proxy/traefik-static.yml"), &replaced))
     }
 }
