@@ -79,6 +79,16 @@ impl CaseRun {
         self.micros_per_request(self.cpu.server + self.cpu.redis + self.cpu.generator)
     }
 
+    /// CPU time of the server per request, in microseconds.
+    pub(crate) fn server_micros(&self) -> f64 {
+        self.micros_per_request(self.cpu.server)
+    }
+
+    /// CPU time of Redis per request, in microseconds.
+    pub(crate) fn redis_micros(&self) -> f64 {
+        self.micros_per_request(self.cpu.redis)
+    }
+
     /// CPU time per request, in microseconds.
     pub(crate) fn micros_per_request(&self, time: Duration) -> f64 {
         time.as_secs_f64() * 1e6 / self.load.requests as f64

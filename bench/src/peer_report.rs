@@ -36,16 +36,16 @@ pub(crate) fn figures(runs: &AllRuns) -> Option<MarkdownTable> {
 /// The figures of one server.
 fn figures_of(group: &PeerGroup, runs: &GroupRuns, bare: &GroupRuns, at: usize) -> Option<[String; 5]> {
     let spread = |figure: fn(&CaseRun) -> f64| Spread::of(runs.iter().map(|run| figure(&run[at])));
-    let above = Spread::of_pairs(runs, bare, |run, bare| server(&run[at]) - server(&bare[at]))?;
+    let above = Spread::of_pairs(runs, bare, |run, bare| run[at].server_micros() - bare[at].server_micros())?;
     let above = if group.is_bare() { NONE.to_owned() } else { above.cell(1) };
     let [redis, commands] = match group.case() {
         Ok(case) if case.has_redis() => {
             let (received, executed) = (spread(CaseRun::commands_per_request)?, spread(CaseRun::executed_per_request)?);
-            [spread(redis)?.cell(1), format!("{:.1} ({:.1})", received.median, executed.median)]
+            [spread(CaseRun::redis_micros)?.cell(1), format!("{:.1} ({:.1})", received.median, executed.median)]
         }
         _ => [NONE, NONE].map(str::to_owned),
     };
-    Some([spread(CaseRun::throughput)?.cell(0), spread(server)?.cell(1), above, redis, commands])
+    Some([spread(CaseRun::throughput)?.cell(0), spread(CaseRun::server_micros)?.cell(1), above, redis, commands])
 }
 
 /// The ratios, round by round: how many times the throughput of the peer, and how many times less CPU time per request. `None` if there
@@ -98,23 +98,14 @@ fn ratios_of(runs: &GroupRuns, bare: &GroupRuns, at: usize) -> Option<[Spread; 5
         })
     };
     let throughput = Spread::of(runs.iter().map(|run| run[at].throughput() / run[PEER].throughput()))?;
-    let both = |run: &CaseRun| server(run) + redis(run);
+    let both = |run: &CaseRun| run.server_micros() + run.redis_micros();
+    let server = CaseRun::server_micros;
     Some([throughput, of_peer(server)?, above_bare(server)?, above_bare(both)?, of_peer(CaseRun::micros)?])
 }
 
 /// The cell of a goal; empty without one.
 fn verdict(goal: Option<Goal>, ratio: Spread) -> String {
     goal.map(|goal| goal.verdict_at_least(ratio.median, 2)).unwrap_or_default()
-}
-
-/// CPU time of the server per request, in microseconds.
-fn server(run: &CaseRun) -> f64 {
-    run.micros_per_request(run.cpu.server)
-}
-
-/// CPU time of Redis per request, in microseconds.
-fn redis(run: &CaseRun) -> f64 {
-    run.micros_per_request(run.cpu.redis)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl ProxyRunner<'_> {
             for at in order {
                 let case = &ProxyCase::ALL[at];
                 let run = self.run(case)?;
-                let (name, micros) = (case.load.name, run.micros_per_request(run.cpu.server));
+                let (name, micros) = (case.load.name, run.server_micros());
                 println!("round {} of {rounds}: {name:<30} {micros:>6.1} µs", round + 1);
                 runs[at].push(run);
             }

@@ -1,4 +1,4 @@
-//! The report of the comparison with nginx, as a markdown table.
+//! The report of the comparison with nginx, as a markdown table. The server of each run is the proxy.
 
 use crate::case_run::CaseRun;
 use crate::goal::Goal;
@@ -15,15 +15,19 @@ pub(crate) fn table(runs: &AllRuns) -> Option<MarkdownTable> {
         MarkdownTable::new(["requests", "proxy", "beside nginx", "goal", "Redis", "commands", "requests/s"]);
     for (case, own) in ProxyCase::ALL.iter().zip(runs) {
         let spread = |figure: fn(&CaseRun) -> f64| Spread::of(own.iter().map(figure));
-        let beside = Spread::of_pairs(own, &runs[case.beside], |own, nginx| proxy(own) / proxy(nginx))?;
+        let beside =
+            Spread::of_pairs(own, &runs[case.beside], |own, nginx| own.server_micros() / nginx.server_micros())?;
         let is_nginx = case.proxy == ProxyKind::Nginx;
         let [redis, commands] = match case.is_guarded() {
-            true => [spread(redis)?.cell(1), format!("{:.1}", spread(CaseRun::commands_per_request)?.median)],
+            true => [
+                spread(CaseRun::redis_micros)?.cell(1),
+                format!("{:.1}", spread(CaseRun::commands_per_request)?.median),
+            ],
             false => [NONE, NONE].map(str::to_owned),
         };
         table.push([
             case.load.name.to_owned(),
-            spread(proxy)?.cell(1),
+            spread(CaseRun::server_micros)?.cell(1),
             if is_nginx { NONE.to_owned() } else { beside.cell(2) },
             Goal::cell(case.goal, beside.median, 2),
             redis,
@@ -32,16 +36,6 @@ pub(crate) fn table(runs: &AllRuns) -> Option<MarkdownTable> {
         ]);
     }
     Some(table)
-}
-
-/// CPU time of the proxy per request, in microseconds.
-fn proxy(run: &CaseRun) -> f64 {
-    run.micros_per_request(run.cpu.server)
-}
-
-/// CPU time of Redis per request, in microseconds.
-fn redis(run: &CaseRun) -> f64 {
-    run.micros_per_request(run.cpu.redis)
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ fn title(framework: Framework, name: &str) -> String {
 
 /// CPU time of server and Redis per request, in microseconds.
 fn cost(run: &CaseRun) -> f64 {
-    run.micros_per_request(run.cpu.server + run.cpu.redis)
+    run.server_micros() + run.redis_micros()
 }
 
 fn row(name: String, runs: &[CaseRun], batched: &[CaseRun]) -> Option<[String; 6]> {
@@ -61,8 +61,8 @@ fn row(name: String, runs: &[CaseRun], batched: &[CaseRun]) -> Option<[String; 6
     Some([
         name,
         spread(&CaseRun::throughput)?.cell(0),
-        spread(&|run| run.micros_per_request(run.cpu.server))?.cell(1),
-        spread(&|run| run.micros_per_request(run.cpu.redis))?.cell(1),
+        spread(&CaseRun::server_micros)?.cell(1),
+        spread(&CaseRun::redis_micros)?.cell(1),
         spread(&cost)?.cell(1),
         ratio.cell(2),
     ])

@@ -73,10 +73,10 @@ impl CaseStatistics {
             p50: spread(|run| run.load.p50.as_secs_f64() * 1000.0)?,
             p99: spread(|run| run.load.p99.as_secs_f64() * 1000.0)?,
             commands: spread(CaseRun::commands_per_request)?,
-            server: spread(|run| run.micros_per_request(run.cpu.server))?,
-            redis: spread(|run| run.micros_per_request(run.cpu.redis))?,
+            server: spread(CaseRun::server_micros)?,
+            redis: spread(CaseRun::redis_micros)?,
             generator: spread(|run| run.micros_per_request(run.cpu.generator))?,
-            above: both(|run, bare| run.micros_per_request(run.cpu.server) - bare.micros_per_request(bare.cpu.server))?,
+            above: both(|run, bare| run.server_micros() - bare.server_micros())?,
             ratio: both(|run, bare| bare.micros() / run.micros())?,
         })
     }
