@@ -28,7 +28,7 @@ class Once:
     ) -> None:
         self._app = app
         self._protection = Protection(onceward, subject, rules)
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], ResponseCapture | None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not self._protection.covers(scope["method"], routed_path(scope)):
@@ -36,9 +36,14 @@ class Once:
             return
         # A task of its own: a server that cancels the request of a client that has left does not cancel the handler.
         task = asyncio.create_task(self._run(scope, receive, send))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        await asyncio.shield(task)
+        self._running[task] = None
+        task.add_done_callback(self._running.pop)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if (capture := self._running.get(task)) and capture.is_streaming:
+                task.cancel()
+            raise
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         protection = self._protection
@@ -62,8 +67,10 @@ class Once:
         statement = Statement()
         current.set(statement)
         capture = ResponseCapture(protection, claim, statement, send, has_own_error_page(scope))
+        if task := asyncio.current_task():
+            self._running[task] = capture
         try:
-            await self._app(NotingScope(scope, statement), capture.receive_from(body), capture.send)
+            await self._app(NotingScope(scope, statement), capture.receive_from(body, receive), capture.send)
         except BaseException as error:
             statement.exception = error
             raise

@@ -40,19 +40,21 @@ class ResponseCapture:
         self._start: Message | None = None
         self._body = bytearray()
         self._is_whole = self._is_settled = False
-        self._finished = asyncio.Event()
+        #: True once a streamed response has begun: the claim is settled, and the stream ends when the client leaves.
+        self.is_streaming = False
+        self._released = asyncio.Event()
 
-    def receive_from(self, body: bytes) -> Receive:
-        """Returns the application's `receive`. It hides that the client leaves, so that the handler runs to its end."""
+    def receive_from(self, body: bytes, receive: Receive) -> Receive:
+        """Returns the application's `receive`. It hides that the client leaves, so that the handler runs to its response."""
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def receive() -> Message:
+        async def receive_next() -> Message:
             if messages:
                 return messages.pop()
-            await self._finished.wait()
-            return {"type": "http.disconnect"}
+            await self._released.wait()
+            return await receive() if self.is_streaming else {"type": "http.disconnect"}
 
-        return receive
+        return receive_next
 
     async def send(self, message: Message) -> None:
         """Receives a message of the application."""
@@ -69,6 +71,8 @@ class ResponseCapture:
                     await self._settle_and_send()
         elif self._start is not None:
             await self._settle(self._status(), None)
+            self.is_streaming = True
+            self._released.set()
             await self._send_start()
             await self._forward(message)
         else:
@@ -76,7 +80,7 @@ class ResponseCapture:
 
     async def finish(self) -> None:
         """Settles the claim at the end of the application, if its response has not done that."""
-        self._finished.set()
+        self._released.set()
         error = self._statement.exception
         if self._is_settled:
             return
@@ -134,7 +138,9 @@ class ResponseCapture:
         try:
             await self._send(message)
         except OSError:
-            pass  # The client has left. The handler runs on.
+            # The client has left. The handler runs on, but an endless stream has to end.
+            if self.is_streaming:
+                raise
 
     def _status(self) -> int:
         return int(self._start["status"]) if self._start is not None else 500

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, TypeVar
-from weakref import WeakKeyDictionary
 
 from .answer import Answer
-from .keeper import start_thread
+from .keeper import is_ending, start_thread
 from .transport import Transport
 
 if TYPE_CHECKING:
@@ -29,15 +28,16 @@ class AsyncTransport:
         self._url = url.rstrip("/")
         self._blocking = blocking
         self._headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {api_key}"} if api_key else {})
-        # A client belongs to the event loop that it was first used in, and so to one process.
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        # A client belongs to the event loop that it was first used in, and so to one process. The generator closes it with its loop.
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None]]] = {}
 
     async def post(self, path: str, body: bytes, timeout: float) -> Answer:
         """Posts a body, like the blocking transport."""
         if httpx is None:
             return await in_thread(lambda: self._blocking.post(path, body, timeout))
         try:
-            response = await self._client().post(self._url + path, content=body, headers=self._headers, timeout=timeout)
+            client = await self._client()
+            response = await client.post(self._url + path, content=body, headers=self._headers, timeout=timeout)
         except (httpx.ConnectError, httpx.ConnectTimeout):
             return Answer(was_sent=False)
         except (httpx.HTTPError, OSError, RuntimeError):
@@ -45,16 +45,29 @@ class AsyncTransport:
         headers = response.headers
         return Answer(response.status_code, response.content, headers.get("content-type", ""), headers.get("retry-after"))
 
-    def _client(self) -> httpx.AsyncClient:
+    async def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            # The environment's proxies are not for the service. Each duplicate that waits holds a connection.
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-            # Without TLS, no certificates: to load them would block the event loop for a tenth of a second.
-            client = httpx.AsyncClient(trust_env=False, limits=limits, verify=self._blocking.tls or False)
-            self._clients[loop] = client
+        if found := self._clients.get(loop):
+            return found[0]
+        for other in [other for other in list(self._clients) if other.is_closed()]:
+            # A loop that ended without its generators. Its sockets are closed when they are collected.
+            self._clients.pop(other, None)
+        # The environment's proxies are not for the service. Each duplicate that waits holds a connection.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+        # Without TLS, no certificates: to load them would block the event loop for a tenth of a second.
+        client = httpx.AsyncClient(trust_env=False, limits=limits, verify=self._blocking.tls or False)
+        closing = self._close_with(loop, client)
+        self._clients[loop] = client, closing
+        await anext(closing)
         return client
+
+    async def _close_with(self, loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient) -> AsyncGenerator[None]:
+        """Closes the client's connections when the loop ends: `asyncio.run` ends the async generators that have begun in it."""
+        try:
+            yield
+        finally:
+            self._clients.pop(loop, None)
+            await client.aclose()
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -85,5 +98,9 @@ async def in_thread(call: Callable[[], T]) -> T:
             pass  # The loop is closed: the result interests no task.
 
     if not start_thread(run):
-        future.cancel()
+        if is_ending():
+            future.cancel()
+        else:
+            # To block the event loop is better than to lose the result of a run.
+            run()
     return await future

@@ -13,8 +13,8 @@ from .answer import Answer, log
 from .async_transport import AsyncTransport, in_thread
 from .effect import Effect, effect_of_exception
 from .intent import Intent
-from .keeper import keeper, start_thread
-from .problem import OncewardError
+from .keeper import is_ending, keeper, start_thread
+from .problem import OncewardError, Rejected
 from .reply import Reply
 from .result import Result, Settled, completion, release
 from .retries import Retries
@@ -104,7 +104,10 @@ class Claim:
         self._interval = duration.seconds(verdict["renew_every"]) / 2
         self._lease = duration.seconds(verdict["lease"])
         self._since = self._alive_at = time.monotonic()
-        keeper.get().watch(self, self._interval)
+        if not keeper.get().watch(self, self._interval) and not is_ending():
+            # Without renewal, the claim could expire while the work runs.
+            self.release()
+            raise Rejected.as_code("store_unavailable", "This server cannot renew a claim now. Nothing ran.")
         return self
 
     # Settling.
@@ -204,7 +207,7 @@ class Claim:
             self._finished.set()
             return Settled.RECORDED if answer.status in (200, 204) else Settled.LOST
         if not self._is_kept:
-            start_thread(self.keep)
+            keeper.get().keep(self)
         return Settled.PENDING
 
     # Keeping.

@@ -7,13 +7,18 @@ handler costs none, and a stuck renewal delays no other. All are daemon threads:
 from __future__ import annotations
 
 import heapq
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from typing import Protocol
 
+from .answer import log
 from .per_process import PerProcess
+
+#: The pause before another try to start a thread.
+PAUSE = 0.25
 
 
 class Kept(Protocol):
@@ -27,30 +32,40 @@ class Keeper:
     """The thread that watches the claims of one process."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[float, int, weakref.ref[Kept]]] = []
+        self._due: list[tuple[float, int, Callable[[], Kept | None]]] = []
         self._count = 0
         self._changed = threading.Condition()
         self._is_running = False
 
-    def watch(self, claim: Kept, delay: float) -> None:
-        """Starts to keep the claim after a delay, if it still exists then."""
-        entry = time.monotonic() + delay
+    def watch(self, claim: Kept, delay: float) -> bool:
+        """Starts to keep the claim after a delay, if it still exists then. Returns false if no thread can be started for that."""
+        return self._add(weakref.ref(claim), delay)
+
+    def keep(self, claim: Kept) -> None:
+        """Keeps the claim from now on, also if the application has dropped it."""
+        if not start_thread(claim.keep):
+            self._add(lambda: claim, PAUSE)
+
+    def _add(self, get: Callable[[], Kept | None], delay: float) -> bool:
+        due = time.monotonic() + delay
         with self._changed:
             self._count += 1
-            heapq.heappush(self._due, (entry, self._count, weakref.ref(claim)))
+            heapq.heappush(self._due, (due, self._count, get))
             if not self._is_running:
                 self._is_running = start_thread(self._run)
             elif self._due[0][1] == self._count:
                 self._changed.notify()
+            return self._is_running
 
     def _run(self) -> None:
         while True:
-            claim = self._next()()
-            if claim is not None:
-                start_thread(claim.keep)
-            del claim
+            get = self._next()
+            claim = get()
+            if claim is not None and not start_thread(claim.keep):
+                self._add(get, PAUSE)
+            del get, claim
 
-    def _next(self) -> weakref.ref[Kept]:
+    def _next(self) -> Callable[[], Kept | None]:
         with self._changed:
             while True:
                 left = self._due[0][0] - time.monotonic() if self._due else None
@@ -60,12 +75,19 @@ class Keeper:
 
 
 def start_thread(run: Callable[[], None]) -> bool:
-    """Starts a daemon thread. Returns false if the interpreter is ending, and starts none any more."""
+    """Starts a daemon thread. Returns false if the process may have no more threads, or if the interpreter is ending."""
     try:
         threading.Thread(target=run, name="onceward", daemon=True).start()
-    except RuntimeError:
+    except RuntimeError as error:
+        if not is_ending():
+            log.warning("could not start a thread that renews claims (%s); check the limit of threads of this process", error)
         return False
     return True
+
+
+def is_ending() -> bool:
+    """Returns whether the interpreter is ending, and starts no threads any more."""
+    return sys.is_finalizing() or not threading.main_thread().is_alive()
 
 
 keeper: PerProcess[Keeper] = PerProcess(Keeper)

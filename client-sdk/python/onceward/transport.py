@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import ssl
 from collections import deque
 from urllib.parse import urlsplit
@@ -27,6 +28,12 @@ class Transport:
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._headers = {"content-type": "application/json"}
         if api_key:
+            # The key itself is in no error, because errors are logged.
+            if not re.fullmatch(r"[!-~]([ -~]*[!-~])?", api_key):
+                raise ValueError(
+                    "the API key of Onceward begins or ends with white space, or has a character that a header cannot have; "
+                    "check ONCEWARD_API_KEY"
+                )
             self._headers["authorization"] = f"Bearer {api_key}"
         self._idle: PerProcess[deque[Connection]] = PerProcess(deque)
 

@@ -71,15 +71,18 @@ class Run:
         token = current.set(self._statement)
         try:
             response = app(environ, self._start)
-            rest = iter(response)
-            # An application may start its response as late as in its first chunk.
-            self._chunks += [first] if (first := next(rest, None)) is not None else []
-            is_whole = self._is_kept(response)
-            if is_whole:
-                try:
+            try:
+                rest = iter(response)
+                # An application may start its response as late as in its first chunk.
+                self._chunks += [first] if (first := next(rest, None)) is not None else []
+                is_whole = self._is_kept(response)
+                if is_whole:
                     self._chunks += rest
-                finally:
-                    close(response)
+            except BaseException:
+                close(response)
+                raise
+            if is_whole:
+                close(response)
         except BaseException as error:
             self._statement.exception = error
             self._settle(None, None)

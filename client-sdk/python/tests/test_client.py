@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import json
+import os
 import threading
 import time
 import uuid
@@ -17,6 +19,7 @@ from harness.network import Network
 from harness.process import API_KEY, until
 
 from onceward import Claim, NotApplied, Onceward, Rejected, Replayed, Reply, Settled, Unknown, async_transport, once
+from onceward import keeper as keeper_module
 
 Open = Callable[..., Network]
 
@@ -256,6 +259,121 @@ def test_stuck_renewal_loses_no_claim(network: Open, onceward: Onceward) -> None
             assert code_of(onceward, claim) == "in_progress"
             time.sleep(0.03)
     assert code_of(onceward, claim) == "reply_not_kept"
+
+
+class Threads:
+    """Lets threads of the package fail to start, as at the limit of the process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        #: How many threads that keep a claim fail, and whether all others do.
+        self.failing, self.is_full = 0, False
+        # A keeper whose thread has not started yet.
+        monkeypatch.setattr(keeper_module.keeper, "_values", {})
+        start = threading.Thread.start
+        threads = self
+
+        def start_or_fail(thread: threading.Thread) -> None:
+            is_keeping = getattr(thread, "_target").__name__ == "keep"
+            threads.failing -= is_keeping
+            if thread.name == "onceward" and (threads.is_full or (is_keeping and threads.failing >= 0)):
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+
+
+def test_claim_is_renewed_once_a_thread_can_be_started(
+    onceward: Onceward, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    threads, claim = Threads(monkeypatch), named(lease=1.2, at_most_once=False)
+    threads.failing = 2
+    with onceward.claim(**claim):
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert code_of(onceward, claim) == "in_progress"
+            time.sleep(0.03)
+    assert code_of(onceward, claim) == "reply_not_kept"
+    assert "could not start a thread that renews claims" in caplog.text and threads.failing < 0
+
+
+def test_result_is_repeated_once_a_thread_can_be_started(
+    network: Open, onceward: Onceward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty = network(lambda path, number: "drop" if path == "/claim/complete" else "pass")
+    threads, claim = Threads(monkeypatch), named(lease=1.2)
+    with Onceward(faulty.url, API_KEY).claim(**claim) as claimed:
+        threads.failing = 1
+        assert claimed.complete(Reply.json("done")) is Settled.PENDING
+    faulty.plan = lambda path, number: "pass"
+    del claimed
+    until("the reply is stored", lambda: code_of(onceward, claim) == "replayed")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_claim_that_cannot_be_renewed_runs_nothing(onceward: Onceward, monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
+    threads, claim = Threads(monkeypatch), named()
+    threads.is_full = True
+
+    async def arun() -> None:
+        async with onceward.claim(**claim):
+            pytest.fail("it ran without renewal")
+
+    if is_async:
+        with pytest.raises(Rejected, match="store_unavailable"):
+            asyncio.run(arun())
+    else:
+        assert code_of(onceward, claim) == "store_unavailable"
+    threads.is_full = False
+    assert code_of(onceward, claim) == "run", "the key is free"
+
+
+def test_async_result_is_recorded_without_threads(onceward: Onceward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_transport, "httpx", None)
+    threads, claim = Threads(monkeypatch), named()
+
+    async def main() -> Settled:
+        async with onceward.claim(**claim) as claimed:
+            threads.is_full = True
+            return await claimed.acomplete(Reply.json("done"))
+
+    assert asyncio.run(main()) is Settled.RECORDED
+    assert code_of(onceward, claim) == "replayed"
+
+
+def descriptors() -> int:
+    """Returns the number of open files and sockets of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_event_loops_leave_no_sockets(onceward: Onceward) -> None:
+    async def main() -> None:
+        assert (await onceward.aissue()).token
+
+    asyncio.run(main())
+    before = descriptors()
+    for _ in range(30):
+        asyncio.run(main())
+    assert descriptors() <= before and not onceward._async_transport._clients
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_loop_that_ends_without_its_generators_leaves_no_socket(onceward: Onceward) -> None:
+    before = descriptors()
+    for _ in range(30):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(onceward.aissue())
+        loop.close()
+    del loop
+    gc.collect()
+    # The last loop is dropped with the next one.
+    assert descriptors() <= before + 1 and len(onceward._async_transport._clients) == 1
+
+
+@pytest.mark.parametrize("api_key", ["canary-of-the-tests\n", " canary-of-the-tests", "canary\r\nx: y", "canary\x00", "canary-ü"])
+def test_api_key_that_no_header_can_have_is_not_shown(api_key: str) -> None:
+    with pytest.raises(ValueError, match="check ONCEWARD_API_KEY") as error:
+        Onceward("http://127.0.0.1:9", api_key)
+    assert "canary" not in str(error.value)
 
 
 def test_token_is_redeemed_once_and_can_be_released(network: Open) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from flask import Flask, Response
 
 from onceward import Effect, NotApplied, Onceward, Unknown, asgi, state_effect, wsgi
@@ -159,3 +160,113 @@ def test_asgi_application_at_a_prefix_is_protected(onceward: Onceward) -> None:
     for path in ("/orders", "/ordersX"):
         scope = {"path": path, "root_path": "/orders"}
         assert asgi.routed_path(scope) == path
+
+
+@pytest.mark.parametrize("way", ["message", "error", "cancelled"])
+def test_long_stream_ends_when_the_client_leaves(onceward: Onceward, way: str) -> None:
+    sent: list[Any] = []
+
+    async def long() -> AsyncIterator[bytes]:
+        for number in range(1000):
+            await asyncio.sleep(0.001)
+            yield b"%d" % number
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await StreamingResponse(long())(scope, receive, send)
+
+    async def main() -> None:
+        has_left = asyncio.Event()
+        body = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> Any:
+            if body:
+                return body.pop()
+            await has_left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if len(sent) == 4:
+                if way == "cancelled":
+                    request.cancel()
+                elif way == "message":
+                    has_left.set()
+            if len(sent) >= 4 and way == "error":
+                raise OSError("the client has left")
+
+        headers = [(b"idempotency-key", uuid.uuid4().hex.encode())]
+        version = {"spec_version": "2.4" if way == "error" else "2.3"}
+        scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers, "asgi": version}
+        once = asgi.Once(app, onceward, subject="alice")
+        request = asyncio.create_task(once(scope, receive, send))
+        try:
+            await request
+        except (asyncio.CancelledError, Exception) as error:
+            assert way != "message", error
+        while once._running:
+            await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+    assert (b"onceward-outcome", b"executed") in sent[0]["headers"] and len(sent) < 500
+
+
+@pytest.mark.parametrize("fails_at", [0, 1, None])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_response_of_a_wsgi_application_is_closed(onceward: Onceward, fails_at: int | None, is_streamed: bool) -> None:
+    class Chunks:
+        closed = 0
+
+        def __iter__(self) -> Iterator[bytes]:
+            for number in range(3):
+                if number == fails_at:
+                    raise NotApplied
+                yield b"."
+
+        def close(self) -> None:
+            self.closed += 1
+
+    chunks = Chunks()
+
+    def app(_environ: Any, start_response: Any) -> Any:
+        start_response("201 Created", [] if is_streamed else [("content-length", "3")])
+        return chunks
+
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": "/",
+        "HTTP_IDEMPOTENCY_KEY": uuid.uuid4().hex,
+    }
+    started: list[Any] = []
+    try:
+        response = wsgi.Once(app, onceward, subject="alice")(environ, lambda *start: started.append(start))
+        try:
+            assert b"".join(response) == b"..."
+        finally:
+            if hasattr(response, "close"):
+                response.close()
+    except NotApplied:
+        assert fails_at is not None
+    assert chunks.closed == 1
+
+
+def test_replay_has_every_value_of_a_header(onceward: Onceward) -> None:
+    links = [("link", "</a>; rel=self"), ("Link", "</b>, </c>"), ("vary", "accept"), ("vary", "accept-language")]
+
+    def wsgi_app(_environ: Any, start_response: Any) -> Any:
+        start_response("201 Created", list(links))
+        return [b"."]
+
+    async def asgi_app(_scope: Any, _receive: Any, send: Any) -> None:
+        headers = [(name.lower().encode(), value.encode()) for name, value in links]
+        await send({"type": "http.response.start", "status": 201, "headers": headers})
+        await send({"type": "http.response.body", "body": b"."})
+
+    key = uuid.uuid4().hex
+    for responses in [
+        [post_wsgi(wsgi.Once(wsgi_app, onceward, subject="alice"), idempotency_key=key) for _ in range(2)],
+        [post_asgi(asgi.Once(asgi_app, onceward, subject="bob"), idempotency_key=key) for _ in range(2)],
+    ]:
+        assert [outcome(each) for each in responses] == ["executed", "replayed"]
+        for each in responses:
+            assert each.headers.get_list("link") == ["</a>; rel=self", "</b>, </c>"]
+            assert each.headers.get_list("vary") == ["accept", "accept-language"]
