@@ -1,12 +1,17 @@
 // Captures the response of a handler on `node:http`: held until its claim is settled, then sent.
 
 import type { ServerResponse } from "node:http";
+import type { EventEmitter } from "node:events";
 import { headersOf } from "./node_exchange.js";
 import type { HandlerResponse } from "./protected_run.js";
 import type { Header } from "./reply.js";
 
 type Callback = ((error?: Error | null) => void) | undefined;
 type Chunk = string | Uint8Array;
+type Method = (...rest: unknown[]) => unknown;
+
+const METHODS = ["writeHead", "flushHeaders", "write", "end"] as const;
+type Methods = Record<(typeof METHODS)[number], Method>;
 
 /** Returns the headers to add to a response. */
 export type Settle = (response: HandlerResponse) => Promise<Header[]>;
@@ -23,41 +28,83 @@ class CapturedResponse {
   #response: ServerResponse;
   #limit: number;
   #settle: Settle;
+  /** The methods before this capture: those of the response, or of a middleware that has wrapped them, such as `express-session`. */
+  #sent: Methods;
   #chunks: Buffer[] = [];
   #size = 0;
   #callbacks: Callback[] = [];
+  /** The listeners for `drain` that another middleware keeps elsewhere. */
+  #drained: Method[] = [];
+  #isPiped = false;
   #isSettling = false;
   #isEnded = false;
+  #isFlushed = false;
 
   constructor(response: ServerResponse, limit: number, settle: Settle) {
     this.#response = response;
     this.#limit = limit;
     this.#settle = settle;
+    this.#sent = Object.fromEntries(METHODS.map((name) => [name, response[name]])) as Methods;
   }
 
+  /**
+   * Wraps the methods of the response. The wrappers stay, and pass calls on once the response is sent: another middleware may have wrapped
+   * them in turn, such as `compression`.
+   */
   install(): void {
     const response = this.#response;
-    Object.assign(response, {
-      writeHead: (status: number, ...rest: unknown[]) => this.#writeHead(status, rest),
+    const held: Methods = {
+      writeHead: (status, ...rest) => this.#writeHead(status as number, rest),
       flushHeaders: () => this.#stream(),
-      write: (chunk: Chunk, ...rest: unknown[]) => this.#write(chunk, rest),
-      end: (...rest: unknown[]) => this.#end(rest),
-    });
+      write: (chunk, ...rest) => this.#write(chunk as Chunk, rest),
+      end: (...rest) => this.#end(rest),
+    };
+    for (const name of METHODS) {
+      Object.assign(response, { [name]: (...rest: unknown[]) => (this.#isFlushed ? this.#call(name, ...rest) : held[name](...rest)) });
+    }
+    this.#watchDrain();
     response.once("close", () => this.#closed());
+    response.on("pipe", (source: EventEmitter) => this.#piped(source));
   }
 
-  /** Removes the own methods again, which hide those of the prototype. */
-  #uninstall(): void {
-    for (const name of ["writeHead", "flushHeaders", "write", "end", "headersSent"]) Reflect.deleteProperty(this.#response, name);
+  /** A middleware that compresses passes listeners for `drain` to a stream of its own. */
+  #watchDrain(): void {
+    const response = this.#response;
+    if (!Object.hasOwn(response, "on")) return;
+    const on = response.on as Method;
+    const watched: Method = (event, listener) => {
+      if (event === "drain" && !this.#isFlushed) this.#drained.push(listener as Method);
+      return on.call(response, event, listener);
+    };
+    Object.assign(response, { on: watched });
+  }
+
+  /** Lets a handler write on that was told to wait. */
+  #drain(): void {
+    const listeners: unknown[] = this.#response.rawListeners("drain");
+    this.#response.emit("drain");
+    for (const listener of this.#drained) if (!listeners.includes(listener)) listener.call(this.#response);
+    this.#drained = [];
+  }
+
+  #call(name: keyof Methods, ...rest: unknown[]): unknown {
+    return this.#sent[name].apply(this.#response, rest);
   }
 
   #writeHead(status: number, rest: unknown[]): ServerResponse {
-    if (this.#isSettling) return this.#response;
+    const response = this.#response;
+    if (this.#isSettling) return response;
     const [message, headers] = typeof rest[0] === "string" ? rest : [undefined, rest[0] ?? rest[1]];
-    this.#response.statusCode = status;
-    if (typeof message === "string") this.#response.statusMessage = message;
-    for (const [name, value] of headerPairs(headers)) this.#response.setHeader(name, value);
-    return this.#response;
+    response.statusCode = status;
+    if (typeof message === "string") response.statusMessage = message;
+    const pairs = headerPairs(headers);
+    // As without protection: they replace headers that were set before, and a name that is listed twice is sent twice.
+    for (const [name] of pairs) response.removeHeader(name);
+    for (const [name, value] of pairs) {
+      if (response.hasHeader(name)) response.appendHeader(name, valuesOf(value));
+      else response.setHeader(name, value);
+    }
+    return response;
   }
 
   #write(chunk: Chunk, rest: unknown[]): boolean {
@@ -101,7 +148,15 @@ class CapturedResponse {
 
   /** A client that closed its connection does not end its handler, unless that has begun to respond and cannot go on. */
   #closed(): void {
-    if (!this.#isSettling && this.#size > 0) this.#begin(undefined);
+    if (!this.#isSettling && (this.#size > 0 || this.#isPiped)) this.#begin(undefined);
+  }
+
+  /** A file or another stream ends early if the client has closed its connection before. */
+  #piped(source: EventEmitter): void {
+    this.#isPiped = true;
+    source.once("close", () => {
+      if (this.#response.destroyed) this.#closed();
+    });
   }
 
   #begin(body: Buffer | undefined): void {
@@ -114,7 +169,7 @@ class CapturedResponse {
     const { statusCode, statusMessage } = response;
     const headers = response.getHeaders();
     const added = await this.#settle({ status: statusCode, headers: headersOf(headers), body });
-    this.#uninstall();
+    Reflect.deleteProperty(response, "headersSent");
     // An error handler may have changed them meanwhile, for an error after the response.
     for (const name of response.getHeaderNames()) response.removeHeader(name);
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value as HeaderValue);
@@ -124,19 +179,30 @@ class CapturedResponse {
   }
 
   #flush(): void {
-    const response = this.#response;
-    const callback: Callback = (error) => this.#callbacks.forEach((each) => each?.(error));
-    const body = Buffer.concat(this.#chunks);
-    if (this.#isEnded) response.end(body, callback as () => void);
-    else if (body.length === 0) response.flushHeaders();
-    else if (response.write(body, callback)) response.emit("drain");
+    const [body, callbacks] = [Buffer.concat(this.#chunks), this.#callbacks];
+    [this.#chunks, this.#callbacks, this.#isFlushed] = [[], [], true];
+    const callback = (error?: Error | null): void => callbacks.forEach((each) => each?.(error));
+    // Some wrappers take a callback for a chunk, or do not expect an empty chunk.
+    if (this.#isEnded) return void this.#call("end", ...(body.length > 0 ? [body] : []), ...(callbacks.some(Boolean) ? [callback] : []));
+    if (body.length > 0) {
+      if (this.#call("write", body, callback)) this.#drain();
+      return;
+    }
+    this.#call("flushHeaders");
+    process.nextTick(callback);
+    this.#drain();
   }
 }
 
 type HeaderValue = number | string | string[];
 
+/** Returns the headers of `writeHead`: an object, names and values in turn, or pairs. */
 function headerPairs(headers: unknown): [string, HeaderValue][] {
   if (!Array.isArray(headers)) return Object.entries((headers ?? {}) as Record<string, HeaderValue>);
-  const flat = headers.flat() as string[];
-  return flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as [string, HeaderValue]] : []));
+  if (Array.isArray(headers[0])) return headers as [string, HeaderValue][];
+  return headers.flatMap((name: string, at) => (at % 2 === 0 ? [[name, headers[at + 1] as HeaderValue] as [string, HeaderValue]] : []));
+}
+
+function valuesOf(value: HeaderValue): string | string[] {
+  return Array.isArray(value) ? value : String(value);
 }
