@@ -3,21 +3,28 @@
 //     app.post("/orders", protectKey(new Onceward(url), { subject: (request) => request.user.id }), createOrder);
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { type Channel, tracingChannel } from "node:diagnostics_channel";
 import { Readable } from "node:stream";
 import { Aborted, readBody } from "./node_body.js";
-import { factsOf, headersOf } from "./node_exchange.js";
+import { factsOf, hasLeft, headersOf } from "./node_exchange.js";
 import type { Onceward } from "./onceward.js";
 import { isClaimed, type KeyOptions, type OwnResponse, Protection, type TokenOptions } from "./protection.js";
 import { ProtectedRun } from "./protected_run.js";
+import { current } from "./statement.js";
 
 export * from "./index.js";
 
 type Payload = FastifyRequest["raw"] | Readable;
 
-/** The hooks that protect a route. */
+type Done = (error?: Error | null, payload?: Payload) => void;
+
+/**
+ * The hooks that protect a route. To add hooks of your own beside them, use `protectAll` or arrays: an option of the same name replaces
+ * the hook here.
+ */
 export interface ProtectedRoute {
-  preParsing(request: FastifyRequest, reply: FastifyReply, payload: Payload): Promise<Payload | undefined>;
-  preHandler(request: FastifyRequest, reply: FastifyReply, done: () => void): void;
+  preParsing(request: FastifyRequest, reply: FastifyReply, payload: Payload, done: Done): void;
+  preHandler(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void;
   onError(request: FastifyRequest, reply: FastifyReply, error: unknown): Promise<void>;
   onSend(request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown>;
 }
@@ -42,47 +49,118 @@ export async function protectAll(app: FastifyInstance, { preParsing, preHandler,
 // The hooks belong to the scope that registers the plugin.
 Object.assign(protectAll, { [Symbol.for("skip-override")]: true, [Symbol.for("fastify.display-name")]: "onceward" });
 
-interface Running {
-  readonly run: ProtectedRun;
-  /** Whether the request came as far as its handler. */
-  isEntered: boolean;
+const REPLACED = "a preParsing hook has replaced that of Onceward, so the route is not protected: list both in an array, or use protectAll";
+
+/** The runs of requests whose response is not known yet, for the events of Fastify's handlers. */
+const runs = new WeakMap<FastifyRequest, ProtectedRun>();
+/** The requests whose handler Fastify has called, or was about to call when another hook failed. */
+const started = new WeakSet<FastifyRequest>();
+
+interface HandlerEvent {
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
 }
 
+/** Whether Fastify reports the start of handlers. It does not on Node.js before 20.13. */
+let isObserved = false;
+
+/**
+ * Observes the handlers of Fastify: a route whose own `preHandler` has replaced the one here still enters its run, and an asynchronous
+ * handler ends without a response if its client has disconnected and it returns nothing.
+ */
+function observe(): void {
+  const channels = tracingChannel<unknown, HandlerEvent>("fastify.request.handler") as { start: Channel; asyncEnd: Channel; hasSubscribers?: boolean };
+  if (isObserved || channels.hasSubscribers === undefined) return;
+  isObserved = true;
+  channels.start.bindStore(current, (event) => runs.get((event as HandlerEvent).request)?.statement ?? current.getStore());
+  channels.start.subscribe((event) => started.add((event as HandlerEvent).request));
+  channels.asyncEnd.subscribe((event) => {
+    const { request, reply } = event as HandlerEvent;
+    if (reply.raw.destroyed) reply.raw.emit(ENDED, request);
+  });
+}
+
+/** The event of a response whose handler has ended after its client had disconnected. */
+const ENDED = Symbol("onceward.ended");
+
 function hooks(protection: Protection<FastifyRequest>): ProtectedRoute {
-  const running = new WeakMap<FastifyRequest, Running>();
-  function start(request: FastifyRequest, { raw }: FastifyReply, run: ProtectedRun): void {
-    running.set(request, { run, isEntered: false });
-    // A handler that writes to `reply.raw` itself passes no other hook.
-    raw.once("finish", () => {
+  observe();
+  const running = new WeakMap<FastifyRequest, ProtectedRun>();
+  /** The requests that `preParsing` and `preHandler` have seen. */
+  const [parsed, entered] = [new WeakSet<FastifyRequest>(), new WeakSet<FastifyRequest>()];
+  /** The routes, by their configuration, whose `preHandler` was not replaced. */
+  const intact = new WeakSet<object>();
+
+  function start(request: FastifyRequest, reply: FastifyReply, run: ProtectedRun): void {
+    const { raw } = reply;
+    running.set(request, run);
+    runs.set(request, run);
+    function settle(): void {
       if (running.delete(request)) void run.settle({ status: raw.statusCode, headers: [], body: undefined });
+    }
+    // A handler that writes to `reply.raw` itself passes no other hook.
+    raw.once("finish", settle).once(ENDED, settle);
+    raw.once("close", () => {
+      if (!running.has(request)) return;
+      if (raw.headersSent) return settle();
+      // A handler that took over the response may still work, and nothing tells when it is over.
+      if (reply.sent && running.delete(request)) return run.leave();
+      // A response that ends after its connection emits nothing.
+      const end = raw.end as (...rest: unknown[]) => typeof raw;
+      raw.end = (...rest: unknown[]) => {
+        settle();
+        return end.apply(raw, rest);
+      };
     });
   }
+
+  async function admit(request: FastifyRequest, reply: FastifyReply, body: Payloads): Promise<ProtectedRun | OwnResponse | undefined> {
+    const admitted = await protection.admit(request, factsOf(request.raw), () => body.read()).catch((error: unknown) => {
+      if (!(error instanceof Aborted)) throw error;
+      return undefined;
+    });
+    if (!(admitted instanceof ProtectedRun) || !hasLeft(request.raw, reply.raw)) return admitted;
+    // Its body cannot be parsed any more, and Fastify would wait for that.
+    await admitted.settleUnentered();
+    return undefined;
+  }
+
+  /** Whether the handler ran, or may have. */
+  function mayHaveRun(request: FastifyRequest, { statusCode }: FastifyReply): boolean {
+    if (entered.has(request) || statusCode < 400) return true;
+    return !intact.has(request.routeOptions.config) && (started.has(request) || !isObserved);
+  }
+
   return {
-    async preParsing(request, reply, payload) {
-      if (!isClaimed(request.method)) return undefined;
+    // With a callback, which is not called after a response: Fastify would go on while the hooks of that response still run.
+    preParsing(request, reply, payload, done) {
+      if (!isClaimed(request.method)) return done();
+      parsed.add(request);
       const body = new Payloads(payload, protection.bodyLimit);
-      const admitted = await protection.admit(request, factsOf(request.raw), () => body.read()).catch((error: unknown) => {
-        if (!(error instanceof Aborted)) throw error;
-      });
-      if (admitted instanceof ProtectedRun) start(request, reply, admitted);
-      else if (admitted) send(reply, admitted);
-      else reply.hijack();
-      return body.handedBack;
+      admit(request, reply, body).then((admitted) => {
+        if (!admitted) return void reply.hijack();
+        if (!(admitted instanceof ProtectedRun)) return send(reply, admitted);
+        start(request, reply, admitted);
+        done(null, body.handedBack);
+      }, done);
     },
     preHandler(request, _, done) {
-      const entry = running.get(request);
-      if (!entry) return done();
-      entry.isEntered = true;
-      entry.run.enter(done);
+      if (isClaimed(request.method) && !parsed.has(request)) return done(new Error(REPLACED));
+      entered.add(request);
+      intact.add(request.routeOptions.config);
+      const run = running.get(request);
+      return run ? run.enter(done) : done();
     },
     async onError(request, _, error) {
-      running.get(request)?.run.noteError(error);
+      running.get(request)?.noteError(error);
     },
     async onSend(request, reply, payload) {
-      const entry = running.get(request);
-      if (!entry) return payload;
+      // Both hooks before the handler were replaced.
+      if (isClaimed(request.method) && !parsed.has(request) && started.has(request)) throw new Error(REPLACED);
+      const run = running.get(request);
+      if (!run) return payload;
       running.delete(request);
-      const added = entry.isEntered ? await entry.run.settle(captured(reply, payload, protection.replyLimit)) : await entry.run.settleUnentered();
+      const added = mayHaveRun(request, reply) ? await run.settle(captured(reply, payload, protection.replyLimit)) : await run.settleUnentered();
       for (const [name, value] of added) reply.header(name, value);
       return payload;
     },

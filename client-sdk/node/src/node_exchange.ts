@@ -16,6 +16,11 @@ export function factsOf(request: IncomingMessage & { originalUrl?: string }): Re
   };
 }
 
+/** Whether the client has closed its connection, so that nothing can read the body or send a response any more. */
+export function hasLeft(request: IncomingMessage, response: ServerResponse): boolean {
+  return response.destroyed || (request.destroyed && !request.readableEnded);
+}
+
 /** Sends a response of this package. */
 export function sendOwn(response: ServerResponse, { status, headers, body }: OwnResponse): void {
   response.statusCode = status;

@@ -17,7 +17,7 @@ export interface HandlerResponse {
 export class ProtectedRun {
   #claim: Claim;
   #keepHeaders: readonly string[];
-  #statement = new Statement();
+  readonly statement = new Statement();
 
   constructor(claim: Claim, keepHeaders: readonly string[]) {
     this.#claim = claim;
@@ -26,7 +26,7 @@ export class ProtectedRun {
 
   /** Calls the handler, which may state its effect. */
   enter<T>(handler: () => T): T {
-    return current.run(this.#statement, handler);
+    return current.run(this.statement, handler);
   }
 
   /**
@@ -34,8 +34,8 @@ export class ProtectedRun {
    * response was created: outside of the handler's context, it may be that of a timeout.
    */
   async settle(response: HandlerResponse): Promise<Header[]> {
-    const isHandlers = current.getStore() === this.#statement;
-    const effect = judge(this.#claim.policy, this.#statement, response.status, isHandlers);
+    const isHandlers = current.getStore() === this.statement;
+    const effect = judge(this.#claim.policy, this.statement, response.status, isHandlers);
     return outcomeHeaders(outcomeOf(effect, await this.#record(effect, response)));
   }
 
@@ -46,13 +46,18 @@ export class ProtectedRun {
 
   /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
   async settleError(): Promise<void> {
-    const effect = judge(this.#claim.policy, this.#statement, undefined);
+    const effect = judge(this.#claim.policy, this.statement, undefined);
     await this.#record(effect, { status: 500, headers: [], body: undefined });
+  }
+
+  /** Leaves the effect unknown: the claim is not renewed any more. */
+  leave(): void {
+    this.#claim.leave();
   }
 
   /** Notes the error that the framework turns into a response. */
   noteError(error: unknown): void {
-    this.#statement.error = error;
+    this.statement.error = error;
   }
 
   async #record(effect: Effect, response: HandlerResponse): Promise<Settled | undefined> {

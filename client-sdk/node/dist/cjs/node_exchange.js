@@ -2,6 +2,7 @@
 // Requests and responses of `node:http`, as the protection sees them.
 Object.defineProperty(exports, "__esModule", { value: true });
 exports.factsOf = factsOf;
+exports.hasLeft = hasLeft;
 exports.sendOwn = sendOwn;
 exports.headersOf = headersOf;
 /** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
@@ -14,6 +15,10 @@ function factsOf(request) {
         contentType: request.headers["content-type"] ?? "",
         header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
     };
+}
+/** Whether the client has closed its connection, so that nothing can read the body or send a response any more. */
+function hasLeft(request, response) {
+    return response.destroyed || (request.destroyed && !request.readableEnded);
 }
 /** Sends a response of this package. */
 function sendOwn(response, { status, headers, body }) {

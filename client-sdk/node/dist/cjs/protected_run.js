@@ -9,22 +9,22 @@ const statement_js_1 = require("./statement.js");
 class ProtectedRun {
     #claim;
     #keepHeaders;
-    #statement = new statement_js_1.Statement();
+    statement = new statement_js_1.Statement();
     constructor(claim, keepHeaders) {
         this.#claim = claim;
         this.#keepHeaders = keepHeaders;
     }
     /** Calls the handler, which may state its effect. */
     enter(handler) {
-        return statement_js_1.current.run(this.#statement, handler);
+        return statement_js_1.current.run(this.statement, handler);
     }
     /**
      * Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. Call it where the
      * response was created: outside of the handler's context, it may be that of a timeout.
      */
     async settle(response) {
-        const isHandlers = statement_js_1.current.getStore() === this.#statement;
-        const effect = (0, statement_js_1.judge)(this.#claim.policy, this.#statement, response.status, isHandlers);
+        const isHandlers = statement_js_1.current.getStore() === this.statement;
+        const effect = (0, statement_js_1.judge)(this.#claim.policy, this.statement, response.status, isHandlers);
         return (0, outcome_js_1.outcomeHeaders)((0, outcome_js_1.outcomeOf)(effect, await this.#record(effect, response)));
     }
     /** Settles the claim of a request that was rejected before its handler was called. */
@@ -33,12 +33,16 @@ class ProtectedRun {
     }
     /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
     async settleError() {
-        const effect = (0, statement_js_1.judge)(this.#claim.policy, this.#statement, undefined);
+        const effect = (0, statement_js_1.judge)(this.#claim.policy, this.statement, undefined);
         await this.#record(effect, { status: 500, headers: [], body: undefined });
+    }
+    /** Leaves the effect unknown: the claim is not renewed any more. */
+    leave() {
+        this.#claim.leave();
     }
     /** Notes the error that the framework turns into a response. */
     noteError(error) {
-        this.#statement.error = error;
+        this.statement.error = error;
     }
     async #record(effect, response) {
         if (effect === "applied")

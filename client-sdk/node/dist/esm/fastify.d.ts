@@ -4,10 +4,14 @@ import type { Onceward } from "./onceward.js";
 import { type KeyOptions, type TokenOptions } from "./protection.js";
 export * from "./index.js";
 type Payload = FastifyRequest["raw"] | Readable;
-/** The hooks that protect a route. */
+type Done = (error?: Error | null, payload?: Payload) => void;
+/**
+ * The hooks that protect a route. To add hooks of your own beside them, use `protectAll` or arrays: an option of the same name replaces
+ * the hook here.
+ */
 export interface ProtectedRoute {
-    preParsing(request: FastifyRequest, reply: FastifyReply, payload: Payload): Promise<Payload | undefined>;
-    preHandler(request: FastifyRequest, reply: FastifyReply, done: () => void): void;
+    preParsing(request: FastifyRequest, reply: FastifyReply, payload: Payload, done: Done): void;
+    preHandler(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void;
     onError(request: FastifyRequest, reply: FastifyReply, error: unknown): Promise<void>;
     onSend(request: FastifyRequest, reply: FastifyReply, payload: unknown): Promise<unknown>;
 }

@@ -1,11 +1,13 @@
 // Route options and a plugin for Fastify 5.
 //
 //     app.post("/orders", protectKey(new Onceward(url), { subject: (request) => request.user.id }), createOrder);
+import { tracingChannel } from "node:diagnostics_channel";
 import { Readable } from "node:stream";
 import { Aborted, readBody } from "./node_body.js";
-import { factsOf, headersOf } from "./node_exchange.js";
+import { factsOf, hasLeft, headersOf } from "./node_exchange.js";
 import { isClaimed, Protection } from "./protection.js";
 import { ProtectedRun } from "./protected_run.js";
+import { current } from "./statement.js";
 export * from "./index.js";
 /** Runs the handler of a route once per `Idempotency-Key`; a duplicate receives the stored response. */
 export function protectKey(onceward, options) {
@@ -24,49 +26,119 @@ export async function protectAll(app, { preParsing, preHandler, onError, onSend 
 }
 // The hooks belong to the scope that registers the plugin.
 Object.assign(protectAll, { [Symbol.for("skip-override")]: true, [Symbol.for("fastify.display-name")]: "onceward" });
+const REPLACED = "a preParsing hook has replaced that of Onceward, so the route is not protected: list both in an array, or use protectAll";
+/** The runs of requests whose response is not known yet, for the events of Fastify's handlers. */
+const runs = new WeakMap();
+/** The requests whose handler Fastify has called, or was about to call when another hook failed. */
+const started = new WeakSet();
+/** Whether Fastify reports the start of handlers. It does not on Node.js before 20.13. */
+let isObserved = false;
+/**
+ * Observes the handlers of Fastify: a route whose own `preHandler` has replaced the one here still enters its run, and an asynchronous
+ * handler ends without a response if its client has disconnected and it returns nothing.
+ */
+function observe() {
+    const channels = tracingChannel("fastify.request.handler");
+    if (isObserved || channels.hasSubscribers === undefined)
+        return;
+    isObserved = true;
+    channels.start.bindStore(current, (event) => runs.get(event.request)?.statement ?? current.getStore());
+    channels.start.subscribe((event) => started.add(event.request));
+    channels.asyncEnd.subscribe((event) => {
+        const { request, reply } = event;
+        if (reply.raw.destroyed)
+            reply.raw.emit(ENDED, request);
+    });
+}
+/** The event of a response whose handler has ended after its client had disconnected. */
+const ENDED = Symbol("onceward.ended");
 function hooks(protection) {
+    observe();
     const running = new WeakMap();
-    function start(request, { raw }, run) {
-        running.set(request, { run, isEntered: false });
-        // A handler that writes to `reply.raw` itself passes no other hook.
-        raw.once("finish", () => {
+    /** The requests that `preParsing` and `preHandler` have seen. */
+    const [parsed, entered] = [new WeakSet(), new WeakSet()];
+    /** The routes, by their configuration, whose `preHandler` was not replaced. */
+    const intact = new WeakSet();
+    function start(request, reply, run) {
+        const { raw } = reply;
+        running.set(request, run);
+        runs.set(request, run);
+        function settle() {
             if (running.delete(request))
                 void run.settle({ status: raw.statusCode, headers: [], body: undefined });
+        }
+        // A handler that writes to `reply.raw` itself passes no other hook.
+        raw.once("finish", settle).once(ENDED, settle);
+        raw.once("close", () => {
+            if (!running.has(request))
+                return;
+            if (raw.headersSent)
+                return settle();
+            // A handler that took over the response may still work, and nothing tells when it is over.
+            if (reply.sent && running.delete(request))
+                return run.leave();
+            // A response that ends after its connection emits nothing.
+            const end = raw.end;
+            raw.end = (...rest) => {
+                settle();
+                return end.apply(raw, rest);
+            };
         });
     }
+    async function admit(request, reply, body) {
+        const admitted = await protection.admit(request, factsOf(request.raw), () => body.read()).catch((error) => {
+            if (!(error instanceof Aborted))
+                throw error;
+            return undefined;
+        });
+        if (!(admitted instanceof ProtectedRun) || !hasLeft(request.raw, reply.raw))
+            return admitted;
+        // Its body cannot be parsed any more, and Fastify would wait for that.
+        await admitted.settleUnentered();
+        return undefined;
+    }
+    /** Whether the handler ran, or may have. */
+    function mayHaveRun(request, { statusCode }) {
+        if (entered.has(request) || statusCode < 400)
+            return true;
+        return !intact.has(request.routeOptions.config) && (started.has(request) || !isObserved);
+    }
     return {
-        async preParsing(request, reply, payload) {
+        // With a callback, which is not called after a response: Fastify would go on while the hooks of that response still run.
+        preParsing(request, reply, payload, done) {
             if (!isClaimed(request.method))
-                return undefined;
+                return done();
+            parsed.add(request);
             const body = new Payloads(payload, protection.bodyLimit);
-            const admitted = await protection.admit(request, factsOf(request.raw), () => body.read()).catch((error) => {
-                if (!(error instanceof Aborted))
-                    throw error;
-            });
-            if (admitted instanceof ProtectedRun)
+            admit(request, reply, body).then((admitted) => {
+                if (!admitted)
+                    return void reply.hijack();
+                if (!(admitted instanceof ProtectedRun))
+                    return send(reply, admitted);
                 start(request, reply, admitted);
-            else if (admitted)
-                send(reply, admitted);
-            else
-                reply.hijack();
-            return body.handedBack;
+                done(null, body.handedBack);
+            }, done);
         },
         preHandler(request, _, done) {
-            const entry = running.get(request);
-            if (!entry)
-                return done();
-            entry.isEntered = true;
-            entry.run.enter(done);
+            if (isClaimed(request.method) && !parsed.has(request))
+                return done(new Error(REPLACED));
+            entered.add(request);
+            intact.add(request.routeOptions.config);
+            const run = running.get(request);
+            return run ? run.enter(done) : done();
         },
         async onError(request, _, error) {
-            running.get(request)?.run.noteError(error);
+            running.get(request)?.noteError(error);
         },
         async onSend(request, reply, payload) {
-            const entry = running.get(request);
-            if (!entry)
+            // Both hooks before the handler were replaced.
+            if (isClaimed(request.method) && !parsed.has(request) && started.has(request))
+                throw new Error(REPLACED);
+            const run = running.get(request);
+            if (!run)
                 return payload;
             running.delete(request);
-            const added = entry.isEntered ? await entry.run.settle(captured(reply, payload, protection.replyLimit)) : await entry.run.settleUnentered();
+            const added = mayHaveRun(request, reply) ? await run.settle(captured(reply, payload, protection.replyLimit)) : await run.settleUnentered();
             for (const [name, value] of added)
                 reply.header(name, value);
             return payload;

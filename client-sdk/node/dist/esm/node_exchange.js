@@ -10,6 +10,10 @@ export function factsOf(request) {
         header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
     };
 }
+/** Whether the client has closed its connection, so that nothing can read the body or send a response any more. */
+export function hasLeft(request, response) {
+    return response.destroyed || (request.destroyed && !request.readableEnded);
+}
 /** Sends a response of this package. */
 export function sendOwn(response, { status, headers, body }) {
     response.statusCode = status;

@@ -1,5 +1,6 @@
 import type { Claim } from "./claim.js";
 import { type Header } from "./reply.js";
+import { Statement } from "./statement.js";
 /** The response of a handler. The body is `undefined` if it was streamed, or is too large to store. */
 export interface HandlerResponse {
     readonly status: number;
@@ -9,6 +10,7 @@ export interface HandlerResponse {
 /** One run of a handler under a claim. */
 export declare class ProtectedRun {
     #private;
+    readonly statement: Statement;
     constructor(claim: Claim, keepHeaders: readonly string[]);
     /** Calls the handler, which may state its effect. */
     enter<T>(handler: () => T): T;
@@ -21,6 +23,8 @@ export declare class ProtectedRun {
     settleUnentered(): Promise<Header[]>;
     /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
     settleError(): Promise<void>;
+    /** Leaves the effect unknown: the claim is not renewed any more. */
+    leave(): void;
     /** Notes the error that the framework turns into a response. */
     noteError(error: unknown): void;
 }

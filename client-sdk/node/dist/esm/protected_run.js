@@ -6,22 +6,22 @@ import { current, judge, Statement } from "./statement.js";
 export class ProtectedRun {
     #claim;
     #keepHeaders;
-    #statement = new Statement();
+    statement = new Statement();
     constructor(claim, keepHeaders) {
         this.#claim = claim;
         this.#keepHeaders = keepHeaders;
     }
     /** Calls the handler, which may state its effect. */
     enter(handler) {
-        return current.run(this.#statement, handler);
+        return current.run(this.statement, handler);
     }
     /**
      * Settles the claim by the response, before the client receives it. Returns the headers that report the outcome. Call it where the
      * response was created: outside of the handler's context, it may be that of a timeout.
      */
     async settle(response) {
-        const isHandlers = current.getStore() === this.#statement;
-        const effect = judge(this.#claim.policy, this.#statement, response.status, isHandlers);
+        const isHandlers = current.getStore() === this.statement;
+        const effect = judge(this.#claim.policy, this.statement, response.status, isHandlers);
         return outcomeHeaders(outcomeOf(effect, await this.#record(effect, response)));
     }
     /** Settles the claim of a request that was rejected before its handler was called. */
@@ -30,12 +30,16 @@ export class ProtectedRun {
     }
     /** Settles the claim by the error that was noted, where the framework responds elsewhere. */
     async settleError() {
-        const effect = judge(this.#claim.policy, this.#statement, undefined);
+        const effect = judge(this.#claim.policy, this.statement, undefined);
         await this.#record(effect, { status: 500, headers: [], body: undefined });
+    }
+    /** Leaves the effect unknown: the claim is not renewed any more. */
+    leave() {
+        this.#claim.leave();
     }
     /** Notes the error that the framework turns into a response. */
     noteError(error) {
-        this.#statement.error = error;
+        this.statement.error = error;
     }
     async #record(effect, response) {
         if (effect === "applied")
