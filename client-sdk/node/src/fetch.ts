@@ -37,7 +37,14 @@ function protect<A extends unknown[]>(protection: Protection<Request>, { onError
     if (!isClaimed(request.method)) return handler(request, ...more);
     const admitted = await protection.admit(request, factsOf(request), () => readBody(request, protection.bodyLimit));
     if (!(admitted instanceof ProtectedRun)) return ownResponse(admitted);
-    return respond(admitted, protection.replyLimit, await runHandler(admitted, onError, async () => handler(request, ...more)));
+    const response = await runHandler(admitted, onError, async () => handler(request, ...more));
+    try {
+      return await respond(admitted, protection.replyLimit, response);
+    } catch (error) {
+      // The handler ran to its end, and what it returned is not a response, or was read before.
+      admitted.leave();
+      throw error;
+    }
   };
 }
 
@@ -46,7 +53,12 @@ async function runHandler(run: ProtectedRun, onError: FetchOptions["onError"], h
     return await run.enter(handler);
   } catch (error) {
     run.noteError(error);
-    if (onError) return onError(error);
+    try {
+      if (onError) return await onError(error);
+    } catch (another) {
+      await run.settleError();
+      throw another;
+    }
     await run.settleError();
     throw error;
   }

@@ -20,7 +20,15 @@ function protect(protection, { onError }, handler) {
         const admitted = await protection.admit(request, factsOf(request), () => readBody(request, protection.bodyLimit));
         if (!(admitted instanceof ProtectedRun))
             return ownResponse(admitted);
-        return respond(admitted, protection.replyLimit, await runHandler(admitted, onError, async () => handler(request, ...more)));
+        const response = await runHandler(admitted, onError, async () => handler(request, ...more));
+        try {
+            return await respond(admitted, protection.replyLimit, response);
+        }
+        catch (error) {
+            // The handler ran to its end, and what it returned is not a response, or was read before.
+            admitted.leave();
+            throw error;
+        }
     };
 }
 async function runHandler(run, onError, handler) {
@@ -29,8 +37,14 @@ async function runHandler(run, onError, handler) {
     }
     catch (error) {
         run.noteError(error);
-        if (onError)
-            return onError(error);
+        try {
+            if (onError)
+                return await onError(error);
+        }
+        catch (another) {
+            await run.settleError();
+            throw another;
+        }
         await run.settleError();
         throw error;
     }
