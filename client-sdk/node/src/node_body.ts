@@ -21,6 +21,8 @@ export function readBody(request: IncomingMessage, limit: number): Promise<Buffe
   if (Number(length ?? 0) > limit) return Promise.resolve(undefined);
   if (encoding === undefined && Number(length ?? 0) === 0) return Promise.resolve(Buffer.alloc(0));
   if (request.destroyed) return Promise.reject(new Aborted("the client closed its connection"));
+  // An empty body that is there already: its stream emits no `readable`, and `end` only for its parser.
+  if (isComplete(request) && request.readableLength === 0 && !request.readableDidRead) return Promise.resolve(Buffer.alloc(0));
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;

@@ -1,6 +1,8 @@
 // Bodies: the parsers behind the protection find them as they were sent.
 
 import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import multipart from "@fastify/multipart";
 import express from "express";
@@ -8,36 +10,17 @@ import Fastify from "fastify";
 import multer from "multer";
 import * as forExpress from "onceward-node/express";
 import * as forFastify from "onceward-node/fastify";
-import { API_KEY, startService } from "./stage/service.mjs";
-import { read, until } from "./stage/shop.mjs";
+import { client, listen, post, serve } from "./stage/app.mjs";
+import { until } from "./stage/shop.mjs";
 
-const { anonymous, NotApplied, Onceward } = forExpress;
+const { anonymous, NotApplied } = forExpress;
 const FILE = Buffer.from([...Array(256).keys()]);
-
-async function client(t) {
-  const service = await startService(t);
-  return new Onceward(service.url, { apiKey: API_KEY, log: () => undefined });
-}
-
-/** Serves an Express application. */
-async function serve(t, app) {
-  const server = await new Promise((go) => {
-    const started = app.listen(0, "127.0.0.1", () => go(started));
-  });
-  t.after(() => server.close().closeAllConnections());
-  return `http://127.0.0.1:${server.address().port}`;
-}
 
 function form(item = "tea") {
   const fields = new FormData();
   fields.set("item", item);
   fields.set("file", new Blob([FILE]), "file.bin");
   return fields;
-}
-
-async function post(url, body, headers = {}, key = "k") {
-  const response = await read(await fetch(url, { method: "POST", headers: { "idempotency-key": key, ...headers }, body, duplex: "half" }));
-  return { ...response, summary: [response.status, response.outcome] };
 }
 
 const JSON_TYPE = { "content-type": "application/json" };
@@ -83,6 +66,41 @@ test("express: body that a parser has read before is compared by its value", asy
   assert.deepEqual((await post(`${url}/json`, '{"b":2,"a":1}', JSON_TYPE)).summary, [200, "replayed"]);
   assert.deepEqual((await post(`${url}/json`, '{"a":1,"b":3}', JSON_TYPE)).summary, [422, "key_reused"]);
   assert.match((await post(`${url}/json`, form(), {}, "f")).text, /put Onceward before/, "files would not be compared");
+});
+
+test("express: number whose digits a parser has lost is rejected", async (t) => {
+  const app = express();
+  let runs = 0;
+  app.use(express.json());
+  app.post("/accounts", forExpress.protectKey(await client(t), { subject: anonymous }), (_, response) => response.send(String((runs += 1))));
+  app.use((error, _request, response, _next) => response.status(500).send(error.message));
+  const url = `${await serve(t, app)}/accounts`;
+  const send = (number, key) => post(url, `{"account":[${number}]}`, JSON_TYPE, key);
+  // The same double, and so the same fingerprint.
+  assert.equal(JSON.parse("12345678901234567890"), JSON.parse("12345678901234567891"));
+  for (const number of ["12345678901234567890", "12345678901234567891", "-9007199254740993", "1e400"]) assert.match((await send(number, "a")).text, /put Onceward before it/, number);
+  for (const number of ["9007199254740991", "0.1", "1e2"]) assert.deepEqual((await send(number, number)).summary, [200, "executed"], number);
+  assert.equal(runs, 3);
+});
+
+/** Sends the head and the end of an empty chunked body in one packet. Returns the outcome. */
+async function sendEmptyChunked(url, key) {
+  const { hostname, port, pathname } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  const head = `POST ${pathname} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\nContent-Type: text/plain\r\nIdempotency-Key: ${key}\r\n`;
+  socket.write(`${head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`);
+  return /onceward-outcome: (\w+)/i.exec(await text(socket))?.[1];
+}
+
+test("empty chunked body is answered", { timeout: 20_000 }, async (t) => {
+  const onceward = await client(t);
+  const app = express();
+  app.post("/orders", forExpress.protectKey(onceward, { subject: anonymous }), express.text(), (_, response) => response.send("made"));
+  const fast = Fastify();
+  fast.post("/fast", forFastify.protectKey(onceward, { subject: anonymous }), async () => "made");
+  for (const url of [`${await serve(t, app)}/orders`, `${await listen(t, fast)}/fast`]) {
+    assert.deepEqual([await sendEmptyChunked(url, "e"), await sendEmptyChunked(url, "e")], ["executed", "replayed"]);
+  }
 });
 
 test("express: error after the response changes nothing, and a response that ends twice is sent once", async (t) => {
@@ -147,8 +165,7 @@ test("fastify: parsers and multipart find the whole body", async (t) => {
     throw new NotApplied();
   });
   app.setErrorHandler((error, _, reply) => reply.code(error.statusCode ?? 500).send({ failed: error.message }));
-  t.after(() => app.close());
-  const url = await app.listen({ port: 0, host: "127.0.0.1" });
+  const url = await listen(t, app);
   assert.equal((await post(`${url}/json`, '{"a":1}', JSON_TYPE)).text, '{"a":1}');
   assert.deepEqual((await post(`${url}/json`, '{"a":1}', JSON_TYPE)).summary, [200, "replayed"]);
   assert.equal((await post(`${url}/form`, form())).text, "tea");
@@ -170,8 +187,7 @@ test("fastify: plugin protects the routes of its scope only", async (t) => {
     scope.post("/inside", async () => "made");
   });
   app.post("/outside", async () => "made");
-  t.after(() => app.close());
-  const url = await app.listen({ port: 0, host: "127.0.0.1" });
+  const url = await listen(t, app);
   assert.deepEqual([(await post(`${url}/inside`, "")).outcome, (await post(`${url}/outside`, "")).outcome], ["executed", null]);
 });
 
@@ -197,8 +213,7 @@ test("response of a timeout is unknown while its handler still runs", async (t) 
     next();
   });
   fast.post("/late", forFastify.protectKey(onceward, { subject: anonymous, atMostOnce: false }), async () => slow());
-  t.after(() => fast.close());
-  const urls = [`${await serve(t, app)}/slow`, `${await fast.listen({ port: 0, host: "127.0.0.1" })}/late`];
+  const urls = [`${await serve(t, app)}/slow`, `${await listen(t, fast)}/late`];
   for (const url of urls) {
     assert.deepEqual((await post(url, "")).summary, [503, "unknown"]);
     assert.deepEqual((await post(url, "")).summary, [409, "in_progress"]);
@@ -212,8 +227,7 @@ test("fastify: response that its handler writes itself is settled", async (t) =>
     reply.hijack();
     reply.raw.end("made");
   });
-  t.after(() => app.close());
-  const url = `${await app.listen({ port: 0, host: "127.0.0.1" })}/raw`;
+  const url = `${await listen(t, app)}/raw`;
   assert.deepEqual((await post(url, "")).summary, [200, null]);
   await until("the run is settled", async () => (await post(url, "")).outcome === "reply_not_kept");
 });

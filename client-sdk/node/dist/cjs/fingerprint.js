@@ -36,9 +36,18 @@ function withoutBoundary(body, mark) {
     // latin1 maps each byte to one character and back.
     return Buffer.from(Buffer.from(body).toString("latin1").replaceAll(`--${mark}`, "--"), "latin1");
 }
-/** Returns the JSON of a value with the members of each object in order, for bodies that were parsed before. */
+/**
+ * Returns the JSON of a value with the members of each object in order, for bodies that were parsed before. Throws if it has a number whose
+ * digits were lost: two account numbers of 20 digits may be the same number afterwards.
+ */
 function canonicalJson(value) {
-    return JSON.stringify(value, (_, member) => (isPlainObject(member) ? Object.fromEntries(Object.entries(member).sort()) : member)) ?? "";
+    return JSON.stringify(value, (_, member) => (isPlainObject(member) ? Object.fromEntries(Object.entries(member).sort()) : exact(member))) ?? "";
+}
+function exact(value) {
+    if (typeof value === "number" && Math.abs(value) > Number.MAX_SAFE_INTEGER) {
+        throw new Error("another middleware has read a body with a number above 2^53, whose digits are lost: put Onceward before it");
+    }
+    return value;
 }
 function isPlainObject(value) {
     return typeof value === "object" && value !== null && !Array.isArray(value);

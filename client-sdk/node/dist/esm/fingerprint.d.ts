@@ -19,5 +19,8 @@ export declare function boundary(contentType: string): string;
  * attempt.
  */
 export declare function fingerprint({ method, path, query, contentType, body }: Content): string;
-/** Returns the JSON of a value with the members of each object in order, for bodies that were parsed before. */
+/**
+ * Returns the JSON of a value with the members of each object in order, for bodies that were parsed before. Throws if it has a number whose
+ * digits were lost: two account numbers of 20 digits may be the same number afterwards.
+ */
 export declare function canonicalJson(value: unknown): string;

@@ -17,6 +17,9 @@ export function readBody(request, limit) {
         return Promise.resolve(Buffer.alloc(0));
     if (request.destroyed)
         return Promise.reject(new Aborted("the client closed its connection"));
+    // An empty body that is there already: its stream emits no `readable`, and `end` only for its parser.
+    if (isComplete(request) && request.readableLength === 0 && !request.readableDidRead)
+        return Promise.resolve(Buffer.alloc(0));
     return new Promise((resolve, reject) => {
         const chunks = [];
         let size = 0;
