@@ -1,6 +1,6 @@
 // Decides whether a claim without a verdict is sent again, with the same attempt.
 
-import { type Answer, isProcessed } from "./service.js";
+import type { Answer } from "./service.js";
 
 /** Milliseconds for which a service that refuses connections is tried. Nothing was sent, so there is nothing to find out. */
 const REFUSED = 1000;
@@ -26,7 +26,7 @@ export class Retries {
 
   /** Returns the delay before the next try, `undefined` if the answer is final or the time is over. */
   delayAfter(answer: Answer): number | undefined {
-    if (answer.status === 401 || isProcessed(answer)) return undefined;
+    if (answer.status > 0 && answer.status < 500) return undefined;
     this.#patience = Math.max(this.#patience, patience(answer, this.#lease));
     this.#pause = Math.min(this.#pause * 2, 500);
     const delay = this.#pause * (0.5 + Math.random() / 2);

@@ -19,9 +19,13 @@ export interface Answer {
   readonly wasSent: boolean;
 }
 
-/** Returns whether the service has processed the call. It has not without the right API key. */
-export function isProcessed({ status }: Answer): boolean {
-  return status > 0 && status < 500 && status !== 401;
+/**
+ * Returns whether the service has processed the call. It has not without the right API key; and a redirect, or a 4xx without a problem, is a
+ * gateway's.
+ */
+export function isProcessed({ status, body, contentType }: Answer): boolean {
+  if (status < 300) return status >= 200;
+  return status >= 400 && status < 500 && status !== 401 && parseProblem(status, body, contentType) !== undefined;
 }
 
 /** Posts to the service. */

@@ -97,6 +97,22 @@ test("lost claim aborts its signal, and completes as lost", async (t) => {
   assert.equal(await other.complete(), "recorded");
 });
 
+test("answers of a gateway are not the verdict of the service", async (t) => {
+  const gateway = [302, 404, 409, 429];
+  const { onceward, proxy, service } = await stage(t, (path, count) => (path === "/claim" ? undefined : gateway[count]));
+  const claim = await onceward.claim(PAYMENT);
+  assert.equal(await claim.complete({ status: 201 }), "recorded");
+  assert.deepEqual([proxy.count("/claim/complete"), await service.state("k"), claim.signal.aborted], [5, "done", false]);
+});
+
+test("renewal that a gateway rejects does not lose the claim", async (t) => {
+  const { onceward, proxy } = await stage(t, (path, count) => (path === "/claim/renew" && count < 4 ? 409 : undefined));
+  const claim = await onceward.claim({ ...PAYMENT, lease: 2000 });
+  await until("the claim is renewed", () => proxy.count("/claim/renew") > 4);
+  assert.equal(claim.signal.aborted, false);
+  assert.equal(await claim.complete(), "recorded");
+});
+
 test("release whose response was lost is not followed by a renewal", async (t) => {
   const { onceward, proxy, service } = await stage(t, (path) => (path === "/claim/release" ? "lose" : undefined));
   const claim = await onceward.claim({ ...PAYMENT, lease: 600 });

@@ -264,6 +264,8 @@ onEveryStack(
   { env: { LEASE: "900" }, plan: () => (path) => (path === "/claim/complete" ? 503 : undefined) },
 );
 
+const LOST = { status: 409, code: "claim_lost", retry: "no" };
+
 onEveryStack(
   "claim that is lost in the middle of a run does not hide its effect",
   async ({ shop, ledger, proxy }) => {
@@ -272,5 +274,5 @@ onEveryStack(
     assert.deepEqual(statusAndOutcome(slow), [201, "unprotected"]);
     assert.deepEqual(ledger.lines(), ["begun", "order"]);
   },
-  { env: { LEASE: "1200" }, plan: () => (path) => (path === "/claim/renew" ? 409 : undefined) },
+  { env: { LEASE: "1200" }, plan: () => (path) => (path === "/claim/renew" ? { problem: LOST } : undefined) },
 );

@@ -1,4 +1,4 @@
-import { type Answer } from "./service.js";
+import type { Answer } from "./service.js";
 /** Returns for how long a claim that received this answer is tried. A claim whose answer was lost may exist for its lease. */
 export declare function patience({ status, wasSent }: Answer, lease: number): number;
 /** The retries of one claim. */

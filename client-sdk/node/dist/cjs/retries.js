@@ -3,7 +3,6 @@
 Object.defineProperty(exports, "__esModule", { value: true });
 exports.Retries = void 0;
 exports.patience = patience;
-const service_js_1 = require("./service.js");
 /** Milliseconds for which a service that refuses connections is tried. Nothing was sent, so there is nothing to find out. */
 const REFUSED = 1000;
 /** Milliseconds for which a service that responds with a fault is tried. */
@@ -25,7 +24,7 @@ class Retries {
     }
     /** Returns the delay before the next try, `undefined` if the answer is final or the time is over. */
     delayAfter(answer) {
-        if (answer.status === 401 || (0, service_js_1.isProcessed)(answer))
+        if (answer.status > 0 && answer.status < 500)
             return undefined;
         this.#patience = Math.max(this.#patience, patience(answer, this.#lease));
         this.#pause = Math.min(this.#pause * 2, 500);

@@ -6,9 +6,14 @@ exports.isProcessed = isProcessed;
 const problem_js_1 = require("./problem.js");
 /** Connection errors before anything was sent. */
 const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
-/** Returns whether the service has processed the call. It has not without the right API key. */
-function isProcessed({ status }) {
-    return status > 0 && status < 500 && status !== 401;
+/**
+ * Returns whether the service has processed the call. It has not without the right API key; and a redirect, or a 4xx without a problem, is a
+ * gateway's.
+ */
+function isProcessed({ status, body, contentType }) {
+    if (status < 300)
+        return status >= 200;
+    return status >= 400 && status < 500 && status !== 401 && (0, problem_js_1.parseProblem)(status, body, contentType) !== undefined;
 }
 /** Posts to the service. */
 class Service {

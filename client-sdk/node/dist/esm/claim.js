@@ -110,7 +110,7 @@ export class Claim {
     }
     async #renew() {
         const answer = await this.#post("/claim/renew");
-        if (answer.status === 409 && !this.#result) {
+        if (answer.status === 409 && isProcessed(answer) && !this.#result) {
             this.#service.log("a claim was lost: it was not renewed in time, and another request may run the same");
             this.#stop("lost");
         }

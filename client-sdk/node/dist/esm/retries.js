@@ -1,5 +1,4 @@
 // Decides whether a claim without a verdict is sent again, with the same attempt.
-import { isProcessed } from "./service.js";
 /** Milliseconds for which a service that refuses connections is tried. Nothing was sent, so there is nothing to find out. */
 const REFUSED = 1000;
 /** Milliseconds for which a service that responds with a fault is tried. */
@@ -21,7 +20,7 @@ export class Retries {
     }
     /** Returns the delay before the next try, `undefined` if the answer is final or the time is over. */
     delayAfter(answer) {
-        if (answer.status === 401 || isProcessed(answer))
+        if (answer.status > 0 && answer.status < 500)
             return undefined;
         this.#patience = Math.max(this.#patience, patience(answer, this.#lease));
         this.#pause = Math.min(this.#pause * 2, 500);

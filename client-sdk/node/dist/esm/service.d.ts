@@ -10,8 +10,11 @@ export interface Answer {
     /** False if the call certainly did not reach the service. */
     readonly wasSent: boolean;
 }
-/** Returns whether the service has processed the call. It has not without the right API key. */
-export declare function isProcessed({ status }: Answer): boolean;
+/**
+ * Returns whether the service has processed the call. It has not without the right API key; and a redirect, or a 4xx without a problem, is a
+ * gateway's.
+ */
+export declare function isProcessed({ status, body, contentType }: Answer): boolean;
 /** Posts to the service. */
 export declare class Service {
     #private;

@@ -6,7 +6,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 /**
  * Starts a proxy. `plan(path, count)` decides about each request, by its path and the number of earlier requests with that path:
  * `undefined` forwards it; `drop` closes the connection before it is forwarded, `lose` closes it instead of the response, `cut` in the middle
- * of the response; `{ delay }` waits before it is forwarded; a number is the status of a response of the proxy itself.
+ * of the response; `{ delay }` waits before it is forwarded; a number is the status of a response of the proxy itself;
+ * `{ problem }` is a problem, as of the service.
  */
 export async function startProxy(test, target, plan = () => undefined) {
   const proxy = new FaultyProxy(target, plan);
@@ -34,6 +35,7 @@ class FaultyProxy {
     this.seen.push({ path: request.url, body: body.toString() });
     if (fault === "drop") return response.destroy();
     if (typeof fault === "number") return response.writeHead(fault).end();
+    if (fault?.problem) return response.writeHead(fault.problem.status, { "content-type": "application/problem+json" }).end(JSON.stringify(fault.problem));
     if (fault?.delay) await sleep(fault.delay);
     const answer = await this.forward(request, body);
     if (fault === "lose") return response.destroy();
