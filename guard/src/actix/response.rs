@@ -32,13 +32,7 @@ impl From<GuardResponse> for HttpResponse {
         let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut sent = Self::build(status).body(response.body().clone());
         for (name, value) in response.headers() {
-            let name = match name {
-                Cow::Borrowed(name) => Ok(static_name(name)),
-                Cow::Owned(name) => HeaderName::try_from(name),
-            };
-            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_maybe_shared(value.clone())) {
-                sent.headers_mut().append(name, value);
-            }
+            sent.headers_mut().add(name, value.clone());
         }
         let mut extensions = sent.extensions_mut();
         if let Some(effect) = response.effect() {
@@ -60,6 +54,7 @@ fn static_name(name: &'static str) -> HeaderName {
         header::IDEMPOTENT_REPLAYED => REPLAYED.clone(),
         header::OUTCOME => OUTCOME.clone(),
         header::SERVER_TIMING => SERVER_TIMING.clone(),
+        header::NEXT_TOKEN => NEXT_TOKEN.clone(),
         name => HeaderName::from_static(name),
     }
 }
@@ -70,35 +65,28 @@ static REPLAYED: HeaderName = HeaderName::from_static(header::IDEMPOTENT_REPLAYE
 static NEXT_TOKEN: HeaderName = HeaderName::from_static(header::NEXT_TOKEN);
 
 impl SignedHeaders for HeaderMap {
-    fn has_server_timing(&self) -> bool {
-        self.contains_key(&SERVER_TIMING)
+    fn has(&self, name: &'static str) -> bool {
+        self.contains_key(static_name(name))
     }
 
-    fn set_outcome(&mut self, outcome: &'static str) {
-        self.insert(OUTCOME.clone(), HeaderValue::from_static(outcome));
-    }
-
-    fn add_server_timing(&mut self, value: String) {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            self.append(SERVER_TIMING.clone(), value);
-        }
-    }
-
-    fn set_next_token(&mut self, token: &str) {
-        if let Ok(value) = HeaderValue::from_str(token) {
-            self.insert(NEXT_TOKEN.clone(), value);
-        }
-    }
-
-    fn set_key(&mut self, key: &Bytes) {
-        if let Ok(value) = HeaderValue::from_maybe_shared(key.clone()) {
-            self.insert(HeaderName::from_static(header::IDEMPOTENCY_KEY), value);
-        }
-    }
-
-    fn set_retention(&mut self, name: &str, value: &Bytes) {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_maybe_shared(value.clone())) {
+    fn set(&mut self, name: &Cow<'static, str>, value: Bytes) {
+        if let Some((name, value)) = valid(name, value) {
             self.insert(name, value);
         }
     }
+
+    fn add(&mut self, name: &Cow<'static, str>, value: Bytes) {
+        if let Some((name, value)) = valid(name, value) {
+            self.append(name, value);
+        }
+    }
+}
+
+/// Returns a header; `None` if its name or value is not valid.
+fn valid(name: &Cow<'static, str>, value: Bytes) -> Option<(HeaderName, HeaderValue)> {
+    let name = match name {
+        Cow::Borrowed(name) => static_name(name),
+        Cow::Owned(name) => HeaderName::try_from(name).ok()?,
+    };
+    Some((name, HeaderValue::from_maybe_shared(value).ok()?))
 }

@@ -1,7 +1,9 @@
 //! The headers that a guard adds to a response: its outcome, the next token, the client's key and the retention.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use onceward_api::Outcome;
+use onceward_api::{Outcome, header};
 
 use super::retention_header::RetentionHeader;
 use crate::token::Token;
@@ -48,42 +50,33 @@ impl Signature {
     /// Adds the headers to a response.
     pub(crate) fn apply(&self, headers: &mut impl SignedHeaders) {
         let Some(outcome) = self.outcome else { return };
-        let reported = OutcomeHeaders::of(outcome, headers.has_server_timing());
-        headers.set_outcome(reported.outcome);
+        let reported = OutcomeHeaders::of(outcome, headers.has(header::SERVER_TIMING));
+        headers.set(&header::OUTCOME.into(), Bytes::from_static(reported.outcome.as_bytes()));
         if let Some(timing) = reported.server_timing {
-            headers.add_server_timing(timing);
+            headers.add(&header::SERVER_TIMING.into(), timing.into());
         }
         if let Some(next) = &self.next {
-            headers.set_next_token(next.as_str());
+            headers.set(&header::NEXT_TOKEN.into(), Bytes::copy_from_slice(next.as_str().as_bytes()));
         }
         if let Some(key) = &self.key {
-            headers.set_key(key);
+            headers.set(&header::IDEMPOTENCY_KEY.into(), key.clone());
         }
         if let Some(RetentionHeader { name, value }) = &self.retention {
-            headers.set_retention(name, value);
+            headers.set(name, value.clone());
         }
     }
 }
 
-/// The headers of a response, as far as a guard signs them.
+/// The headers of a response of a framework. A header whose name or value is not valid is left out.
 pub(crate) trait SignedHeaders {
-    /// Returns whether there is a `Server-Timing`.
-    fn has_server_timing(&self) -> bool;
+    /// Returns whether there is a header of this name.
+    fn has(&self, name: &'static str) -> bool;
 
-    /// Sets `Onceward-Outcome`.
-    fn set_outcome(&mut self, outcome: &'static str);
+    /// Sets a header, in place of an earlier one.
+    fn set(&mut self, name: &Cow<'static, str>, value: Bytes);
 
-    /// Adds a `Server-Timing`.
-    fn add_server_timing(&mut self, value: String);
-
-    /// Sets `Onceward-Next-Token`.
-    fn set_next_token(&mut self, token: &str);
-
-    /// Sets `Idempotency-Key`.
-    fn set_key(&mut self, key: &Bytes);
-
-    /// Sets the header that says how long the response is stored.
-    fn set_retention(&mut self, name: &str, value: &Bytes);
+    /// Adds a header to earlier ones.
+    fn add(&mut self, name: &Cow<'static, str>, value: Bytes);
 }
 
 #[cfg(test)]

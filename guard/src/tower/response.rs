@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
-use onceward_api::header;
 
 use super::request::mark_seen;
 use super::{BoxError, GuardedBody, SubjectFrom};
@@ -46,13 +45,7 @@ impl From<GuardResponse> for Response<Bytes> {
         let mut sent = Self::new(response.body().clone());
         *sent.status_mut() = response.status();
         for (name, value) in response.headers() {
-            let name = match name {
-                Cow::Borrowed(name) => Ok(HeaderName::from_static(name)),
-                Cow::Owned(name) => HeaderName::try_from(name),
-            };
-            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_maybe_shared(value.clone())) {
-                sent.headers_mut().append(name, value);
-            }
+            sent.headers_mut().add(name, value.clone());
         }
         response.effect().map(|effect| sent.extensions_mut().insert(effect));
         response.outcome().map(|outcome| sent.extensions_mut().insert(InnerOutcome(outcome)));
@@ -61,35 +54,28 @@ impl From<GuardResponse> for Response<Bytes> {
 }
 
 impl SignedHeaders for HeaderMap {
-    fn has_server_timing(&self) -> bool {
-        self.contains_key(header::SERVER_TIMING)
+    fn has(&self, name: &'static str) -> bool {
+        self.contains_key(name)
     }
 
-    fn set_outcome(&mut self, outcome: &'static str) {
-        self.insert(HeaderName::from_static(header::OUTCOME), HeaderValue::from_static(outcome));
-    }
-
-    fn add_server_timing(&mut self, value: String) {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            self.append(HeaderName::from_static(header::SERVER_TIMING), value);
-        }
-    }
-
-    fn set_next_token(&mut self, token: &str) {
-        if let Ok(value) = HeaderValue::from_str(token) {
-            self.insert(HeaderName::from_static(header::NEXT_TOKEN), value);
-        }
-    }
-
-    fn set_key(&mut self, key: &Bytes) {
-        if let Ok(value) = HeaderValue::from_maybe_shared(key.clone()) {
-            self.insert(HeaderName::from_static(header::IDEMPOTENCY_KEY), value);
-        }
-    }
-
-    fn set_retention(&mut self, name: &str, value: &Bytes) {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_maybe_shared(value.clone())) {
+    fn set(&mut self, name: &Cow<'static, str>, value: Bytes) {
+        if let Some((name, value)) = valid(name, value) {
             self.insert(name, value);
         }
     }
+
+    fn add(&mut self, name: &Cow<'static, str>, value: Bytes) {
+        if let Some((name, value)) = valid(name, value) {
+            self.append(name, value);
+        }
+    }
+}
+
+/// Returns a header; `None` if its name or value is not valid.
+fn valid(name: &Cow<'static, str>, value: Bytes) -> Option<(HeaderName, HeaderValue)> {
+    let name = match name {
+        Cow::Borrowed(name) => HeaderName::from_static(name),
+        Cow::Owned(name) => HeaderName::try_from(name).ok()?,
+    };
+    Some((name, HeaderValue::from_maybe_shared(value).ok()?))
 }
