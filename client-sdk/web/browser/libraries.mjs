@@ -6,14 +6,14 @@ import { build } from "esbuild";
 const MODULES = new URL("../node_modules/", import.meta.url);
 const file = (path) => () => readFileSync(new URL(path, MODULES), "utf8");
 
-/** Bundles a module for a page, with its imports from npm. */
-export async function bundle(contents) {
+/** Bundles a module for a page, with its imports from npm. `mode` is the build of the libraries. */
+export async function bundle(contents, mode = "production") {
   const { outputFiles } = await build({
     stdin: { contents, resolveDir: MODULES.pathname, loader: "jsx" },
     bundle: true,
     write: false,
     jsx: "automatic",
-    define: { "process.env.NODE_ENV": '"production"' },
+    define: { "process.env.NODE_ENV": JSON.stringify(mode) },
   });
   return outputFiles[0].text;
 }

@@ -21,9 +21,12 @@ export interface SubmitLikeEvent {
     target: EventTarget | null;
     nativeEvent?: unknown;
 }
-/** What is sent: the form of an event, a body, or an object or array as JSON. Without it, or with a button's event, the body is empty. */
+/**
+ * What is sent: the form of an event, a body, or any other object as JSON. Without it, or with a button's event, the body is empty. Two calls
+ * have the same content if URL, method and fields, text or bytes are the same. A stream is never the same.
+ */
 export type Submittable = SubmitLikeEvent | BodyInit | object;
-/** Sends a submission, or returns the result of the one in flight. Never rejects. */
+/** Sends a submission, or returns the result of one with the same content. Never rejects. */
 export type ComponentSubmit = (url: string | URL, options: SubmitOptions, given?: Submittable) => Promise<Result>;
 /** Creates the `submit` of one component. `show` receives each new state. */
 export declare function componentSubmit(show: (state: SubmissionState) => void): ComponentSubmit;

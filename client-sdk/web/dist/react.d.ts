@@ -4,8 +4,8 @@ export type { SubmissionState, SubmitLikeEvent, Submittable, SubmitOptions } fro
 /** The state of a component's submission, and the function that sends it. */
 export interface Submission extends SubmissionState {
     /**
-     * Sends the form of a submit event, a body, or an object as JSON. While a submission is in flight, and for a double click, further calls return
-     * its result. Never rejects.
+     * Sends the form of a submit event, a body, or another object as JSON. While a submission is in flight, and for a double click, further calls with
+     * the same content return its result; other content is sent afterwards. Never rejects.
      */
     submit(given?: Submittable): Promise<Result>;
 }

@@ -45,43 +45,67 @@ function sharedCalls() {
 // src/component_submit.ts
 function componentSubmit(show) {
   const share = sharedCalls();
-  let onceward;
-  let inFlight;
-  let token = null;
-  let open;
-  async function run(url, { method = "POST", headers, action, ...settings }, body, content, type) {
+  const component = new EventTarget();
+  const open = /* @__PURE__ */ new Map();
+  let last = Promise.resolve();
+  const tokens = /* @__PURE__ */ new Map();
+  async function run(url, { method = "POST", headers, action, ...settings }, { body, type, content }) {
     const { fetch = (...call) => globalThis.fetch(...call) } = settings;
-    const seen = (request, init2) => {
+    const earlier = tokens.get(content);
+    let token = null;
+    const seen = (request, init) => {
       token = request.headers?.get(TOKEN) ?? token;
-      return fetch(request, init2);
+      return fetch(request, init);
     };
-    onceward ??= createOnceward({ ...settings, fetch: seen });
-    const sent = new Headers(headers);
-    if (type && !sent.has("content-type")) sent.set("content-type", type);
-    const isRepeated = open == content && token;
-    if (isRepeated) sent.set(TOKEN, isRepeated);
-    const init = { method, headers: sent, body: body ?? null, ...action && { action } };
-    const result = await onceward.fetch(url, init).catch((error) => ({ outcome: "rejected", error }));
-    open = result.outcome == "unknown" ? content : void 0;
-    if (isRepeated && result.outcome == "rejected") result.outcome = "unknown";
+    let result;
+    try {
+      const sent = new Headers(headers);
+      if (type && !sent.has("content-type")) sent.set("content-type", type);
+      if (earlier) sent.set(TOKEN, earlier);
+      const init = { method, headers: sent, body: body ?? null, ...action && { action } };
+      result = await createOnceward({ ...settings, fetch: seen }).fetch(url, init);
+    } catch (error) {
+      result = { outcome: "rejected", error };
+    }
+    if (earlier && result.outcome == "rejected") result.outcome = "unknown";
+    const kept = token ?? earlier;
+    if (result.outcome == "unknown" && kept) tokens.set(content, kept);
+    else tokens.delete(content);
     return result;
   }
-  return (url, options, given) => {
-    const event = given && "preventDefault" in given ? given : void 0;
+  function begin(send, content) {
+    show({ pending: true });
+    const result = last.then(send).then((result2) => {
+      open.delete(content);
+      show({ pending: open.size > 0, result: copyOf(result2) });
+      return result2;
+    });
+    open.set(content, result);
+    last = result;
+    return result;
+  }
+  return async (url, options, given) => {
+    const event = eventOf(given);
     event?.preventDefault();
     const element = event?.currentTarget ?? event?.target ?? void 0;
-    const { body, type } = event ? { body: fieldsOf(element, event), type: void 0 } : bodyOf(given);
-    const content = digest(isEntries(body) ? body : new FormData(), [`${url}`, isEntries(body) ? "" : body]);
-    const begin = () => {
-      show({ pending: true });
-      return inFlight = run(url, options, body, content, type).then((result) => {
-        inFlight = void 0;
-        show({ pending: false, result: copyOf(result) });
-        return result;
-      });
-    };
-    return (inFlight ?? share(element ?? begin, content, begin, element)).then(copyOf);
+    let sent;
+    try {
+      const { body, type } = event ? { body: fieldsOf(element, event), type: void 0 } : bodyOf(given);
+      const compared = comparable(body);
+      const target = [options.method, `${url}`, compared instanceof Promise ? await compared : compared];
+      sent = { body, type, content: digest(isEntries(body) ? body : new FormData(), target) };
+    } catch (error) {
+      const result = { outcome: "rejected", error };
+      show({ pending: open.size > 0, result });
+      return result;
+    }
+    const start = () => begin(() => run(url, options, sent), sent.content);
+    const owner = element ?? component;
+    return copyOf(await (open.get(sent.content) ?? share(owner, sent.content, start, owner)));
   };
+}
+function eventOf(given) {
+  return typeof given == "object" && given && "preventDefault" in given ? given : void 0;
 }
 function fieldsOf(form, event) {
   if (!(form instanceof HTMLFormElement)) return;
@@ -91,8 +115,21 @@ function fieldsOf(form, event) {
   return data;
 }
 function bodyOf(given) {
-  const isJson = given && [Object.prototype, Array.prototype, null].includes(Object.getPrototypeOf(given));
-  return isJson ? { body: JSON.stringify(given), type: "application/json" } : { body: given };
+  if (given === void 0 || given === null) return { body: void 0 };
+  const isBody = typeof given == "string" || ArrayBuffer.isView(given) || [FormData, URLSearchParams, Blob, ArrayBuffer, ReadableStream].some((type) => given instanceof type);
+  return isBody ? { body: given } : { body: JSON.stringify(given), type: "application/json" };
+}
+var streams = 0;
+function comparable(body) {
+  if (body instanceof ReadableStream) return [++streams];
+  if (globalThis.File && body instanceof File) return [body.name, body.size, body.lastModified];
+  if (body instanceof Blob) return body.arrayBuffer().then((bytes) => [body.type, hashOf(new Uint8Array(bytes))]);
+  if (ArrayBuffer.isView(body)) return [hashOf(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))];
+  if (body instanceof ArrayBuffer) return [hashOf(new Uint8Array(body))];
+  return isEntries(body) ? "" : body;
+}
+function hashOf(bytes) {
+  return [bytes.length, bytes.reduce((hash2, byte) => Math.imul(hash2 ^ byte, 16777619), 0)];
 }
 function isEntries(body) {
   return body instanceof FormData || body instanceof URLSearchParams;

@@ -1,7 +1,7 @@
-// The submissions of one component, for the hooks: at most one is in flight, and one with an unknown outcome keeps its token.
+// The submissions of one component, for the hooks: one is in flight at a time, and those with an unknown outcome keep their token.
 
 import { digest } from "./digest.js";
-import { createOnceward, type Onceward, type Options, type Result } from "./index.js";
+import { createOnceward, type Options, type Result } from "./index.js";
 import { sharedCalls } from "./shared_calls.js";
 import { FIELD, TOKEN } from "./wire_contract.js";
 
@@ -30,59 +30,101 @@ export interface SubmitLikeEvent {
   nativeEvent?: unknown;
 }
 
-/** What is sent: the form of an event, a body, or an object or array as JSON. Without it, or with a button's event, the body is empty. */
+/**
+ * What is sent: the form of an event, a body, or any other object as JSON. Without it, or with a button's event, the body is empty. Two calls
+ * have the same content if URL, method and fields, text or bytes are the same. A stream is never the same.
+ */
 export type Submittable = SubmitLikeEvent | BodyInit | object;
 
-/** Sends a submission, or returns the result of the one in flight. Never rejects. */
+/** Sends a submission, or returns the result of one with the same content. Never rejects. */
 export type ComponentSubmit = (url: string | URL, options: SubmitOptions, given?: Submittable) => Promise<Result>;
+
+/** A request that is compared, and sent. */
+interface Sent {
+  body: BodyInit | undefined;
+  /** The type of the body, if the browser does not set it. */
+  type?: string | undefined;
+  content: number;
+}
 
 /** Creates the `submit` of one component. `show` receives each new state. */
 export function componentSubmit(show: (state: SubmissionState) => void): ComponentSubmit {
   const share = sharedCalls();
-  let onceward: Onceward | undefined;
-  let inFlight: Promise<Result> | undefined;
-  /** The token of the last attempt; the content of the last submission, if its outcome is unknown. */
-  let token: string | null = null;
-  let open: number | undefined;
+  /** Stands in for the element of an event. */
+  const component = new EventTarget();
+  /** The submissions that have no result yet, by content: the first is in flight, and the others follow one by one. */
+  const open = new Map<number, Promise<Result>>();
+  let last: Promise<unknown> = Promise.resolve();
+  /** The tokens of submissions with an unknown outcome, by content: another call continues the same submission. */
+  const tokens = new Map<number, string>();
 
-  async function run(url: string | URL, { method = "POST", headers, action, ...settings }: SubmitOptions, body: BodyInit | undefined, content: number, type?: string) {
+  async function run(url: string | URL, { method = "POST", headers, action, ...settings }: SubmitOptions, { body, type, content }: Sent): Promise<Result> {
     const { fetch = (...call) => globalThis.fetch(...call) } = settings;
+    const earlier = tokens.get(content);
+    let token: string | null = null;
     const seen: typeof fetch = (request, init) => {
       token = (request as Request).headers?.get(TOKEN) ?? token;
       return fetch(request, init);
     };
-    onceward ??= createOnceward({ ...settings, fetch: seen });
-    const sent = new Headers(headers);
-    if (type && !sent.has("content-type")) sent.set("content-type", type);
-    const isRepeated = open == content && token;
-    if (isRepeated) sent.set(TOKEN, isRepeated);
-    const init = { method, headers: sent, body: body ?? null, ...(action && { action }) };
-    // Only a wrong argument is thrown: nothing was sent.
-    const result = await onceward.fetch(url, init).catch((error): Result => ({ outcome: "rejected", error }));
-    open = result.outcome == "unknown" ? content : undefined;
+    let result: Result;
+    try {
+      const sent = new Headers(headers);
+      if (type && !sent.has("content-type")) sent.set("content-type", type);
+      if (earlier) sent.set(TOKEN, earlier);
+      const init = { method, headers: sent, body: body ?? null, ...(action && { action }) };
+      result = await createOnceward({ ...settings, fetch: seen }).fetch(url, init);
+    } catch (error) {
+      // Only a wrong argument is thrown: nothing was sent.
+      result = { outcome: "rejected", error };
+    }
     // If a repeated attempt is rejected, an earlier one may have run.
-    if (isRepeated && result.outcome == "rejected") result.outcome = "unknown";
+    if (earlier && result.outcome == "rejected") result.outcome = "unknown";
+    const kept = token ?? earlier;
+    if (result.outcome == "unknown" && kept) tokens.set(content, kept);
+    else tokens.delete(content);
     return result;
   }
 
-  return (url, options, given) => {
-    const event = given && "preventDefault" in (given as object) ? (given as SubmitLikeEvent) : undefined;
+  /** Sends a submission after those before it. */
+  function begin(send: () => Promise<Result>, content: number): Promise<Result> {
+    show({ pending: true });
+    const result = last.then(send).then((result) => {
+      open.delete(content);
+      show({ pending: open.size > 0, result: copyOf(result) });
+      return result;
+    });
+    open.set(content, result);
+    last = result;
+    return result;
+  }
+
+  return async (url, options, given) => {
+    const event = eventOf(given);
     event?.preventDefault();
     // A framework clears `currentTarget` after the handler.
     const element = event?.currentTarget ?? event?.target ?? undefined;
-    const { body, type } = event ? { body: fieldsOf(element, event), type: undefined } : bodyOf(given);
-    const content = digest(isEntries(body) ? body : new FormData(), [`${url}`, isEntries(body) ? "" : body]);
-    const begin = () => {
-      show({ pending: true });
-      return (inFlight = run(url, options, body, content, type).then((result) => {
-        inFlight = undefined;
-        show({ pending: false, result: copyOf(result) });
-        return result;
-      }));
-    };
+    let sent: Sent;
+    try {
+      const { body, type } = event ? { body: fieldsOf(element, event), type: undefined } : bodyOf(given);
+      const compared = comparable(body);
+      // Only the bytes of a blob are awaited: a component shows at once that a submission is in flight.
+      const target = [options.method, `${url}`, compared instanceof Promise ? await compared : compared];
+      sent = { body, type, content: digest(isEntries(body) ? body : new FormData(), target) };
+    } catch (error) {
+      // JSON cannot be written for a cycle. Nothing was sent.
+      const result: Result = { outcome: "rejected", error };
+      show({ pending: open.size > 0, result });
+      return result;
+    }
+    const start = () => begin(() => run(url, options, sent), sent.content);
     // A click that follows within a second, with the same content, belongs to the same double click, also after the response.
-    return (inFlight ?? share(element ?? begin, content, begin, element)).then(copyOf);
+    const owner = element ?? component;
+    return copyOf(await (open.get(sent.content) ?? share(owner, sent.content, start, owner)));
   };
+}
+
+function eventOf(given: Submittable | undefined): SubmitLikeEvent | undefined {
+  return typeof given == "object" && given && "preventDefault" in given ? (given as SubmitLikeEvent) : undefined;
 }
 
 /** Returns the fields of a form with its pressed button, without the token of a guarded form: it is sent in a header. */
@@ -96,8 +138,28 @@ function fieldsOf(form: EventTarget | undefined, event: SubmitLikeEvent): FormDa
 
 /** Returns the body, and its type if the browser does not set it. */
 function bodyOf(given: Submittable | undefined): { body: BodyInit | undefined; type?: string } {
-  const isJson = given && [Object.prototype, Array.prototype, null].includes(Object.getPrototypeOf(given));
-  return isJson ? { body: JSON.stringify(given), type: "application/json" } : { body: given as BodyInit | undefined };
+  if (given === undefined || given === null) return { body: undefined };
+  // `fetch` sends these as they are.
+  const isBody = typeof given == "string" || ArrayBuffer.isView(given) || [FormData, URLSearchParams, Blob, ArrayBuffer, ReadableStream].some((type) => given instanceof type);
+  return isBody ? { body: given as BodyInit } : { body: JSON.stringify(given), type: "application/json" };
+}
+
+let streams = 0;
+
+/** Returns what distinguishes a body without fields from another. */
+function comparable(body: BodyInit | undefined): unknown {
+  if (body instanceof ReadableStream) return [++streams];
+  // As for a file in a form.
+  if (globalThis.File && body instanceof File) return [body.name, body.size, body.lastModified];
+  if (body instanceof Blob) return body.arrayBuffer().then((bytes) => [body.type, hashOf(new Uint8Array(bytes))]);
+  if (ArrayBuffer.isView(body)) return [hashOf(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))];
+  if (body instanceof ArrayBuffer) return [hashOf(new Uint8Array(body))];
+  return isEntries(body) ? "" : body;
+}
+
+/** A fast hash of bytes, and their number. */
+function hashOf(bytes: Uint8Array): number[] {
+  return [bytes.length, bytes.reduce((hash, byte) => Math.imul(hash ^ byte, 0x1000193), 0)];
 }
 
 function isEntries(body: unknown): body is FormData {

@@ -13,8 +13,8 @@ export interface Submission {
   /** The result of the last submission. */
   result: Readonly<ShallowRef<Result | undefined>>;
   /**
-   * Sends the form of a submit event, a body, or an object as JSON. While a submission is in flight, and for a double click, further calls return
-   * its result. Never rejects.
+   * Sends the form of a submit event, a body, or another object as JSON. While a submission is in flight, and for a double click, further calls with
+   * the same content return its result; other content is sent afterwards. Never rejects.
    */
   submit(given?: Submittable): Promise<Result>;
 }
