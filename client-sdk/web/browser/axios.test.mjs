@@ -89,6 +89,56 @@ test("a rejected request is an axios error with its outcome, and its config star
   assert.equal(tokens[0], "wrong");
 });
 
+test("a lost request whose repetition is rejected stays unknown, and keeps its token", async () => {
+  const { said, tokens } = await inPage(async () => {
+    // The shop places the order and its response is lost; then the store is unavailable, and then it is there again.
+    const { fetch } = window;
+    let calls = 0;
+    const rejection = { "content-type": "application/problem+json", "onceward-outcome": "store_unavailable", "onceward-retry": "same", "retry-after": "0.001" };
+    window.fetch = async (...call) => {
+      if (!call[0].url?.includes("/orders") || (calls += 1) > 8) return fetch(...call);
+      if (calls > 1) return new Response('{"code":"store_unavailable","retry":"same"}', { status: 503, headers: rejection });
+      await fetch(...call);
+      throw new TypeError("Failed to fetch");
+    };
+    const failed = (sent) => sent.then(() => "sent", (error) => error);
+    const lost = await failed(order("lost."));
+    const rejected = await failed(axios(lost.config));
+    const { config, status } = await axios(rejected.config);
+    return [lost.config.onceward.outcome, rejected.config.onceward.outcome, config.onceward.outcome, status];
+  });
+  assert.deepEqual(said, ["unknown", "unknown", "replayed", 200]);
+  assert.deepEqual([orders("lost."), new Set(tokens).size], [1, 1]);
+});
+
+for (const [name, settings] of [["timeout", "({ timeout: 300 })"], ["signal", "({ signal: AbortSignal.timeout(300) })"]]) {
+  test(`a request that ends by its ${name} is unknown, and its config repeats the same submission`, async () => {
+    const item = `${name}.`;
+    const { said, tokens } = await inPage(
+      async ([item, settings]) => {
+        const slow = { ...eval(settings), params: { takes: 1200 } };
+        const error = await order(item, slow).catch((error) => error);
+        const { timeout, signal, ...config } = error.config;
+        let again;
+        // The first run is in flight at first.
+        for (let tries = 0; tries < 5 && again?.status != 200; tries += 1) again = await axios(again?.config ?? config).catch((error) => error);
+        return [axios.isAxiosError(error) || axios.isCancel(error), error.config.onceward.outcome, again.config.onceward.outcome];
+      },
+      [item, settings],
+    );
+    assert.deepEqual(said, [true, "unknown", "replayed"]);
+    assert.deepEqual([begun(item), orders(item), new Set(tokens).size], [1, 1, 1]);
+  });
+}
+
+test("a request that is aborted before it is sent is rejected", async () => {
+  const { said, tokens } = await inPage(async () => {
+    const error = await order("unsent.", { signal: AbortSignal.abort() }).catch((error) => error);
+    return [axios.isCancel(error), (await order("unsent.")).status];
+  });
+  assert.deepEqual([said, orders("unsent."), tokens.length], [[true, 200], 1, 1]);
+});
+
 test("GET, another origin and an adapter function are left alone", async () => {
   const seen = [];
   const other = http.createServer((request, answer) => {

@@ -78,6 +78,7 @@ function guardAxios(instance, { onceward, ...options } = {}) {
       const begin = () => send(options, request, settings);
       const content = digest(data instanceof FormData ? data : new FormData(), `${data}`);
       const { result, token } = await (form ? clicksOf(form)(`${method} ${request.url}`, content, begin, form) : begin());
+      if (settings?.outcome == "unknown" && result.outcome == "rejected") result.outcome = "unknown";
       config.onceward = { ...settings, outcome: result.outcome };
       if (token && result.outcome != "rejected") headers.set(TOKEN, token);
       const response = result.response?.clone();
@@ -102,14 +103,18 @@ function callOf(request, init) {
 async function send(options, request, { key, action } = {}) {
   const { fetch = (...call) => globalThis.fetch(...call) } = options;
   let token = null;
+  let isSent = false;
   const seen = (attempt, init2) => {
     token = attempt.headers?.get(TOKEN) ?? token;
+    isSent ||= attempt instanceof Request;
     return fetch(attempt, init2);
   };
   const { url, method, headers, credentials, signal } = request;
   const body = await request.blob();
   const init = { method, headers, credentials, signal, body: body.size ? body : null, ...key && { key }, ...action && { action } };
-  const result = await createOnceward({ ...options, fetch: seen }).fetch(url, init);
+  const result = await createOnceward({ ...options, fetch: seen }).fetch(url, init).catch((error) => {
+    return { outcome: isSent ? "unknown" : "rejected", error };
+  });
   return { result, token: token ?? void 0 };
 }
 function formOf(data) {

@@ -70,6 +70,8 @@ export function guardAxios<T extends AxiosInstance>(instance: T, { onceward, ...
       const begin = () => send(options, request, settings);
       const content = digest(data instanceof FormData ? data : new FormData(), `${data}`);
       const { result, token } = await (form ? clicksOf(form)(`${method} ${request.url}`, content, begin, form) : begin());
+      // If a repeated attempt is rejected, the earlier one may have run.
+      if (settings?.outcome == "unknown" && result.outcome == "rejected") result.outcome = "unknown";
       config.onceward = { ...settings, outcome: result.outcome };
       // The caller may repeat the submission with this config. If nothing ran, it uses a new token.
       if (token && result.outcome != "rejected") headers.set(TOKEN, token);
@@ -102,14 +104,20 @@ function callOf(request: unknown, init: unknown): Promise<Response> {
 async function send(options: Options, request: Request, { key, action }: RequestSettings = {}): Promise<Sent> {
   const { fetch = (...call) => globalThis.fetch(...call) } = options;
   let token: string | null = null;
+  let isSent = false;
   const seen: typeof fetch = (attempt, init) => {
     token = (attempt as Request).headers?.get(TOKEN) ?? token;
+    // A token is fetched by its URL, and the request itself is a `Request`.
+    isSent ||= attempt instanceof Request;
     return fetch(attempt, init);
   };
   const { url, method, headers, credentials, signal } = request;
   const body = await request.blob();
   const init = { method, headers, credentials, signal, body: body.size ? body : null, ...(key && { key }), ...(action && { action }) };
-  const result = await createOnceward({ ...options, fetch: seen }).fetch(url, init);
+  const result = await createOnceward({ ...options, fetch: seen }).fetch(url, init).catch((error): Result => {
+    // The caller's signal, or the timeout of axios: nothing ran if the token, or the key, was not sent.
+    return { outcome: isSent ? "unknown" : "rejected", error };
+  });
   return { result, token: token ?? undefined };
 }
 
