@@ -71,22 +71,15 @@ var DOUBLE_CLICK = 1e3;
 function isSameClick(gap, isByHand, isAnswered) {
   return gap < DOUBLE_CLICK && (isByHand || isAnswered);
 }
-var ATTEMPT_ENDS = [
-  // store_unavailable, overloaded; with a 5xx also not_applied and unauthorized: the token is still valid.
-  [/ (st|ov)|^5.* (not_a|una)/, "again"],
-  // No effect, and the token is used or may be. Codes, but not token_used, in_progress, outcome_unknown, reply_not_kept, upstream and internal;
-  // executed, replayed, unprotected; a 4xx without an outcome, except 409, which a backend sends for a duplicate.
-  [/ ([bklm]|t(?!oken_u)|ra|redeem_|un[as]|not_)|^(4|50[013]).* (e|repla|unp)|^4(?!09).* (red|$)|50[01] $/, "final"],
-  [/^5.* $/, "none"]
-];
 function endOfAttempt(status, outcome, wasLost) {
-  if (status < 400 && !isRejection(outcome)) return "final";
-  const ended = ATTEMPT_ENDS.find(([pattern]) => pattern.test(`${status} ${outcome}`))?.[1] ?? "doubt";
+  const said = `${status} ${outcome}`;
+  if (/^[23].* (redeemed)?$/.test(said)) return "final";
+  const ended = / (st|ov)|^5.* una|^[^4].* not_a/.test(said) ? "again" : / ([bklm]|t(?!oken_u)|ra|redeem_|un[as]|not_)|^([234]|50[013]).* (e|repla|unp)|^4(?!09).* (red|$)|50[01] $/.test(said) ? "final" : /^5.* $/.test(said) ? "none" : "doubt";
   if (!wasLost) return ended;
   return /ag|no/.test(ended) ? "lost" : isHandlers(outcome) ? ended : "doubt";
 }
 function isRejection(outcome) {
-  return !/^(e|repla|un[kp]|not_[ar]|redeemed|$)/.test(outcome);
+  return !isHandlers(outcome) && !/^(redeemed)?$/.test(outcome);
 }
 function isHandlers(outcome) {
   return /^(e|repla|un[kp]|not_[ar])/.test(outcome);
@@ -97,8 +90,8 @@ function nextStep(attempts, mayRepeat) {
   const retry = last ? last.retry : "same";
   const isUsed = /_used|soon/.test(code);
   const isOpen = attempts.some((attempt) => !attempt || attempt.code == "in_progress" || isUsed && attempt.retry == "same");
-  if (code == "reply_not_kept") return "duplicate";
-  if (/^(outc|int)/.test(code) || isOpen && code == "locked") return "unknown";
+  if (/kept/.test(code)) return "duplicate";
+  if (/^int|outc|m_[tf]/.test(code) || isOpen && code == "locked") return "unknown";
   if (mayRepeat && (retry == "same" || retry == "new_token" && attempts.every((attempt) => attempt?.retry == retry))) return retry;
   return isOpen ? "unknown" : isUsed ? "duplicate" : "rejected";
 }
@@ -225,10 +218,12 @@ async function submit({ fetch, token, limit }, request, init) {
   }
 }
 async function problemOf(response, outcome) {
-  if (outcome ? !isRejection(outcome) : response.ok) return;
+  const retry = response.headers.get(RETRY);
+  const code = retry ? outcome.replace(/not_[ar].*/, "upstream_unavailable") : outcome;
+  if (code ? !isRejection(code) : response.ok) return;
   const body = await response.clone().json().catch(() => {
   });
-  return outcome ? { ...body, code: outcome, retry: response.headers.get(RETRY) ?? body?.retry } : body?.retry && body;
+  return code ? { ...body, code, retry: retry ?? body?.retry } : body?.retry && body;
 }
 function outcomeOf(response) {
   return response.headers.get(OUTCOME) ?? "";
@@ -331,7 +326,7 @@ function createFormController(form, { token, isAllowedOrigin, patience }) {
     }
   }
   function isLeftAlone() {
-    return [null, ...form].every((button) => isLeft(button));
+    return [null, ...form].every(isLeft);
   }
   function submit2(event, gesture) {
     const { submitter, defaultPrevented } = event;
@@ -520,7 +515,7 @@ function pageForms(context, isAll) {
   }
   function watch() {
     const find = () => {
-      document.querySelectorAll(selector).forEach((form) => controllerOf(form));
+      document.querySelectorAll(selector).forEach(controllerOf);
       forms.forEach((controller, form) => form.isConnected || controller.awaitsResponse() || forms.delete(form));
     };
     const on = (name, act) => addEventListener(name, act, true);

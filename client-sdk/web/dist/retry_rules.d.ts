@@ -22,7 +22,13 @@ export declare const DOUBLE_CLICK = 1000;
  * counts as a second click.
  */
 export declare function isSameClick(gap: number, isByHand: boolean, isAnswered: boolean): boolean;
-/** Returns the end of an attempt, by its response. `wasLost` is true if an earlier attempt with its token has no response. */
+/**
+ * Returns the end of an attempt, by its response. `wasLost` is true if an earlier attempt with its token has no response.
+ *
+ * The patterns match `status outcome`, and an outcome by its first letters, which a test checks. A rejection counts by its code, since the
+ * application chooses its status. As in the guard, a 500, 501 or 503 of the handler had no effect, and any other 5xx may have had one. A gateway
+ * that sends `redeemed` does not know whether the failure is the handler's. Without an outcome, a 503 may come from a proxy.
+ */
 export declare function endOfAttempt(status: number, outcome: string, wasLost: boolean): AttemptEnd;
 /** Returns true if a guard rejected the request with this outcome, whatever its status: not the handler, a gateway or an application without a guard. */
 export declare function isRejection(outcome: string): boolean;

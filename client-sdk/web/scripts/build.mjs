@@ -19,10 +19,10 @@ const modules = { onceward: "index", axios: "axios", "axios-auto": "axios_auto",
 
 mkdirSync(folder, { recursive: true });
 for (const [name, source] of Object.entries(scripts)) {
-  const { outputFiles } = await build({ ...options, entryPoints: [`src/${source}.ts`], format: "iife", ignoreAnnotations: true, write: false });
+  const { outputFiles } = await build({ ...options, entryPoints: [`src/${source}.ts`], format: "iife", minifySyntax: true, ignoreAnnotations: true, write: false });
   const { code } = await minify(outputFiles[0].text, {
     ecma: 2020,
-    compress: { passes: 6, inline: 1, unsafe: true, unsafe_arrows: true, unsafe_comps: true },
+    compress: { passes: 2, inline: 1, unsafe: true, unsafe_arrows: true, unsafe_comps: true },
     mangle: { properties: { regex: internal } },
   });
   writeFileSync(`${folder}/${name}.js`, `${code}\n`);

@@ -16,6 +16,5 @@ const beside = script?.src.match(/^(.*)\/sdk\/onceward[^/]*\.js/)?.[1];
 // A page may contain the script twice, for example its own and the one that a proxy adds: the first one guards the forms. An element with the id
 // `onceward` is a property of `window` too, but has no `watch`.
 if (!window.onceward?.watch) {
-  window.onceward = createOnceward({ baseUrl: base ?? beside, forms: forms as Options["forms"], patience: +patience * 1000 });
-  window.onceward.watch();
+  (window.onceward = createOnceward({ baseUrl: base ?? beside, forms: forms as Options["forms"], patience: +patience * 1000 })).watch();
 }

@@ -76,7 +76,7 @@ export function createFormController(form: HTMLFormElement, { token, isAllowedOr
 
   /** True if no button of the form sends a token. */
   function isLeftAlone(): boolean {
-    return [null, ...form].every((button) => isLeft(button));
+    return [null, ...form].every(isLeft);
   }
 
   function submit(event: SubmitEvent, gesture?: Event): void {

@@ -31,7 +31,7 @@ export function pageForms(context: FormContext, isAll: boolean): PageForms {
 
   function watch(): void {
     const find = () => {
-      document.querySelectorAll<HTMLFormElement>(selector).forEach((form) => controllerOf(form));
+      document.querySelectorAll<HTMLFormElement>(selector).forEach(controllerOf);
       // A removed form is kept only while the response to its last attempt is pending.
       forms.forEach((controller, form) => form.isConnected || controller.awaitsResponse() || forms.delete(form));
     };

@@ -45,24 +45,26 @@ export function isSameClick(gap: number, isByHand: boolean, isAnswered: boolean)
 }
 
 /**
- * The end of an attempt, by `status outcome`: the first pattern that matches, otherwise `doubt`. The patterns match an outcome by its first
- * letters, which a test checks. A rejection counts by its code, since the application chooses its status. As in the guard, a 500, 501 or 503 of
- * the handler had no effect, and any other 5xx may have had one. A gateway that sends `redeemed` does not know whether the failure is the
- * handler's. Without an outcome, a 503 may come from a proxy.
+ * Returns the end of an attempt, by its response. `wasLost` is true if an earlier attempt with its token has no response.
+ *
+ * The patterns match `status outcome`, and an outcome by its first letters, which a test checks. A rejection counts by its code, since the
+ * application chooses its status. As in the guard, a 500, 501 or 503 of the handler had no effect, and any other 5xx may have had one. A gateway
+ * that sends `redeemed` does not know whether the failure is the handler's. Without an outcome, a 503 may come from a proxy.
  */
-const ATTEMPT_ENDS: [RegExp, AttemptEnd][] = [
-  // store_unavailable, overloaded; with a 5xx also not_applied and unauthorized: the token is still valid.
-  [/ (st|ov)|^5.* (not_a|una)/, "again"],
-  // No effect, and the token is used or may be. Codes, but not token_used, in_progress, outcome_unknown, reply_not_kept, upstream and internal;
-  // executed, replayed, unprotected; a 4xx without an outcome, except 409, which a backend sends for a duplicate.
-  [/ ([bklm]|t(?!oken_u)|ra|redeem_|un[as]|not_)|^(4|50[013]).* (e|repla|unp)|^4(?!09).* (red|$)|50[01] $/, "final"],
-  [/^5.* $/, "none"],
-];
-
-/** Returns the end of an attempt, by its response. `wasLost` is true if an earlier attempt with its token has no response. */
 export function endOfAttempt(status: number, outcome: string, wasLost: boolean): AttemptEnd {
-  if (status < 400 && !isRejection(outcome)) return "final";
-  const ended = ATTEMPT_ENDS.find(([pattern]) => pattern.test(`${status} ${outcome}`))?.[1] ?? "doubt";
+  const said = `${status} ${outcome}`;
+  // Without a guard, and behind a gateway: a success.
+  if (/^[23].* (redeemed)?$/.test(said)) return "final";
+  // store_unavailable, overloaded; with a 5xx also unauthorized; except with a 4xx also not_applied: the token is still valid.
+  const ended = / (st|ov)|^5.* una|^[^4].* not_a/.test(said)
+    ? "again"
+    // No effect, and the token is used or may be. Codes, but not token_used, in_progress, outcome_unknown, reply_not_kept, upstream and internal;
+    // executed, replayed, unprotected; a 4xx without an outcome, except 409, which a backend sends for a duplicate.
+    : / ([bklm]|t(?!oken_u)|ra|redeem_|un[as]|not_)|^([234]|50[013]).* (e|repla|unp)|^4(?!09).* (red|$)|50[01] $/.test(said)
+      ? "final"
+      : /^5.* $/.test(said)
+        ? "none"
+        : "doubt";
   if (!wasLost) return ended;
   // A response of the handler belongs to the only run that this token had.
   return /ag|no/.test(ended) ? "lost" : isHandlers(outcome) ? ended : "doubt";
@@ -70,7 +72,7 @@ export function endOfAttempt(status: number, outcome: string, wasLost: boolean):
 
 /** Returns true if a guard rejected the request with this outcome, whatever its status: not the handler, a gateway or an application without a guard. */
 export function isRejection(outcome: string): boolean {
-  return !/^(e|repla|un[kp]|not_[ar]|redeemed|$)/.test(outcome);
+  return !isHandlers(outcome) && !/^(redeemed)?$/.test(outcome);
 }
 
 /** Returns true if a response with this outcome is the handler's, or its stored response. */
@@ -97,8 +99,8 @@ export function nextStep(attempts: AttemptProblem[], mayRepeat: boolean): NextSt
   const isUsed = /_used|soon/.test(code!);
   // An earlier attempt may have run. Or it was rejected because the reply of the store was lost, and used the token or started the interval.
   const isOpen = attempts.some((attempt) => !attempt || attempt.code == "in_progress" || (isUsed && attempt.retry == "same"));
-  if (code == "reply_not_kept") return "duplicate";
-  if (/^(outc|int)/.test(code!) || (isOpen && code == "locked")) return "unknown";
+  if (/kept/.test(code!)) return "duplicate";
+  if (/^int|outc|m_[tf]/.test(code!) || (isOpen && code == "locked")) return "unknown";
   if (mayRepeat && (retry == "same" || (retry == "new_token" && attempts.every((attempt) => attempt?.retry == retry)))) return retry;
   return isOpen ? "unknown" : isUsed ? "duplicate" : "rejected";
 }

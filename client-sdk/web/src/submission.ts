@@ -90,11 +90,12 @@ export async function submit({ fetch, token, limit }: SubmissionContext, request
  * status and body. If CORS hides them, a failure whose body is a problem counts.
  */
 async function problemOf(response: Response, outcome: string): Promise<AttemptProblem> {
-  if (outcome ? !isRejection(outcome) : response.ok) return;
+  const retry = response.headers.get(RETRY) as Retry;
+  // not_applied, not_released: only a proxy that did not reach the application also names the next step.
+  const code = retry ? outcome.replace(/not_[ar].*/, "upstream_unavailable") : outcome;
+  if (code ? !isRejection(code) : response.ok) return;
   const body: Problem | undefined = await response.clone().json().catch(() => {});
-  return outcome
-    ? { ...body, code: outcome as Code, retry: (response.headers.get(RETRY) as Retry) ?? body?.retry }
-    : body?.retry && body;
+  return code ? { ...body, code: code as Code, retry: retry ?? body?.retry } : body?.retry && body;
 }
 
 /** Returns the outcome in a response. */

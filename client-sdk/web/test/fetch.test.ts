@@ -245,6 +245,41 @@ describe("a rejection in the format of the application", () => {
     expect(shop.sent.length).toBe(1);
   });
 
+  test.each([200, 502])("by a proxy that did not reach the application is retried with the same token: %i", async (status) => {
+    for (const outcome of ["not_applied", "not_released"]) {
+      const headers = { "onceward-outcome": outcome, "onceward-retry": "same" };
+      const unavailable: Answer = () => Response.json({ code: 50001, message: "later", data: null }, { status, headers });
+      const shop = server([unavailable, ok]);
+      expect((await shop.make().fetch("/orders", post)).outcome).toBe("executed");
+      expect(shop.tokens()).toEqual(["t1", "t1"]);
+      const ended = await server(Array(4).fill(unavailable)).make().fetch("/orders", post);
+      expect(ended).toMatchObject({ outcome: "rejected", problem: { code: "upstream_unavailable", retry: "same" } });
+      const lostBefore = await server([lost, unavailable, unavailable, unavailable]).make().fetch("/orders", post);
+      expect(lostBefore.outcome).toBe("unknown");
+    }
+  });
+
+  test.each([200, 502, 504])("by a proxy that lost the response of the application is unknown, and not retried: %i", async (status) => {
+    const headers = { "onceward-outcome": "unknown", "onceward-retry": "no" };
+    const shop = server([() => Response.json({ code: 50001 }, { status, headers }), ok]);
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("unknown");
+    expect(shop.sent.length).toBe(1);
+  });
+
+  test("by a proxy that lost the response is unknown, if only the body says so", async () => {
+    for (const [code, status] of [["upstream_timeout", 504], ["upstream_failed", 502]] as const) {
+      const shop = server([() => Response.json({ code, retry: "no", status }, { status }), ok]);
+      expect((await shop.make().fetch("/orders", post)).outcome).toBe("unknown");
+      expect(shop.sent.length).toBe(1);
+    }
+  });
+
+  test("of another service, passed on by a handler that took effect, is the handler's response", async () => {
+    const headers = { "onceward-outcome": "executed", "onceward-retry": "same" };
+    const shop = server([() => Response.json({}, { headers })]);
+    expect((await shop.make().fetch("/orders", post)).outcome).toBe("executed");
+  });
+
   test("that is a problem is recognized by its body, if CORS hides its headers", async () => {
     const hidden: Answer = () => Response.json({ code: "token_expired", retry: "new_token", status: 410 }, { status: 410 });
     const shop = server([hidden, ok]);

@@ -33,6 +33,14 @@ describe("the end of an attempt, by its response", () => {
     ["any", 303, "", "final", "final"],
     // The guard, whose outcome tells whether the token was released.
     ["guard", 200, "executed", "final", "final"],
+    // A handler that states the effect of a success, or a proxy whose format of rejections has the status 200.
+    ["guard", 200, "unknown", "doubt", "doubt"],
+    ["guard", 303, "unknown", "doubt", "doubt"],
+    ["guard", 200, "not_applied", "again", "lost"],
+    ["guard", 303, "not_applied", "again", "lost"],
+    ["guard", 200, "not_released", "final", "final"],
+    ["guard", 200, "replayed", "final", "final"],
+    ["guard", 200, "unprotected", "final", "final"],
     ["guard", 422, "not_applied", "final", "final"],
     ["guard", 409, "not_applied", "final", "final"],
     ["guard", 409, "replayed", "final", "final"],
@@ -77,6 +85,7 @@ describe("the end of an attempt, by its response", () => {
     ["gateway", 503, "unauthorized", "again", "lost"],
     ["gateway", 409, "token_used", "doubt", "doubt"],
     // Traefik: it cannot distinguish a 500 of the application from its own.
+    ["Traefik", 200, "redeemed", "final", "final"],
     ["Traefik", 422, "redeemed", "final", "doubt"],
     ["Traefik", 500, "redeemed", "doubt", "doubt"],
     ["Traefik", 503, "redeemed", "doubt", "doubt"],
@@ -111,6 +120,8 @@ describe("the end of an attempt, by its response", () => {
       expect([status, by("again")]).toEqual([status, again]);
       expect([status, by("doubt")]).toEqual([status, doubt]);
       expect([status, by("final")]).toEqual([status, codes.filter((code) => !again.includes(code) && !doubt.includes(code))]);
+      const afterALostOne = codes.filter((code) => endOfAttempt(status, code, true) != (again.includes(code) ? "lost" : "doubt"));
+      expect([status, afterALostOne]).toEqual([status, []]);
     }
   });
 
@@ -143,6 +154,9 @@ describe("the next step of `fetch`", () => {
   add("reply_not_kept", "no");
   add("outcome_unknown", "no");
   add("internal", "no");
+  add("upstream_unavailable", "same");
+  add("upstream_timeout", "no");
+  add("upstream_failed", "no");
   add("key_reused", "no");
   add("unauthorized", "no");
 
@@ -178,6 +192,10 @@ describe("the next step of `fetch`", () => {
     ["lost reply_not_kept", "duplicate", "duplicate"],
     ["outcome_unknown", "unknown", "unknown"],
     ["internal", "unknown", "unknown"],
+    ["upstream_timeout", "unknown", "unknown"],
+    ["upstream_failed", "unknown", "unknown"],
+    ["upstream_unavailable", "same", "rejected"],
+    ["lost upstream_unavailable", "same", "unknown"],
     ["key_reused", "rejected", "rejected"],
     ["unauthorized", "rejected", "rejected"],
     ["lost unauthorized", "unknown", "unknown"],
