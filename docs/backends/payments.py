@@ -9,81 +9,57 @@ the payment is not made again until an operator settles it. With RETRYABLE=1 it 
 made twice. It listens on a free port, and prints its URL.
 """
 
-import hashlib
 import json
 import os
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from onceward import NotApplied, Onceward, Rejected, Replayed, Reply
+from onceward import Effect, Onceward, state_effect
+from onceward.wsgi import Once
+
+
+def pay(environ, start_response):
+    """Makes a payment: the effect that must happen once."""
+    try:
+        payment = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        order, takes = payment["order"] + "\n", float(payment.get("takes", 0))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        # The key or token is free again, so the client may correct the body.
+        state_effect(Effect.NOT_APPLIED)
+        return respond(start_response, "400 Bad Request", {"code": "bad_request"})
+    time.sleep(takes)
+    with open(os.environ["LEDGER"], "a") as ledger:
+        ledger.write(order)
+    return respond(start_response, "201 Created", {"paid": payment["order"]})
+
+
+def respond(start_response, status, content):
+    start_response(status, [("content-type", "application/json")])
+    return [json.dumps(content).encode()]
+
 
 # The URL and the API key are in ONCEWARD_URL and ONCEWARD_API_KEY.
 onceward = Onceward()
+rules = {"lease": 2.0, "subject": lambda request: request.headers.get("x-user", "anonymous")}
+by_key = Once(pay, onceward, at_most_once=not os.environ.get("RETRYABLE"), **rules)
+by_token = Once(pay, onceward, token=True, **rules)
 
 
-def pay(order):
-    """The effect that must happen once. It is the last step, so a failure had no effect."""
-    try:
-        time.sleep(float(order.get("takes", 0)))
-        with open(os.environ["LEDGER"], "a") as ledger:
-            ledger.write(order["order"] + "\n")
-    except Exception as error:
-        raise NotApplied from error
-    return Reply.json({"paid": order["order"]}, 201)
+def application(environ, start_response):
+    return (by_token if "HTTP_ONCEWARD_TOKEN" in environ else by_key)(environ, start_response)
 
 
-class Payments(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Server(ThreadingMixIn, WSGIServer):
+    daemon_threads, request_queue_size = True, 128
 
-    def do_POST(self):
-        length = int(self.headers.get("content-length", 0))
-        body = self.rfile.read(length)
-        if len(body) < length:
-            # The client has closed the connection before its body was complete.
-            self.close_connection = True
-            return
-        submission = {
-            "action": "POST /payments",
-            "subject": self.headers.get("x-user", "anonymous"),
-            "fingerprint": hashlib.sha256(body).hexdigest(),
-            "lease": 2.0,
-        }
-        if key := self.headers.get("idempotency-key"):
-            submission |= {"key": key, "at_most_once": not os.environ.get("RETRYABLE")}
-        elif token := self.headers.get("onceward-token"):
-            submission["token"] = token
-        else:
-            return self.respond(Reply.json({"code": "key_missing"}, 400))
-        try:
-            with onceward.claim(**submission) as claim:
-                paid = pay(json.loads(body))
-                claim.complete(paid)
-            self.respond(paid)
-        except Replayed as replayed:
-            self.respond(replayed.reply, [("idempotent-replayed", "true")])
-        except Rejected as rejected:
-            problem = rejected.problem
-            retry_after = [("retry-after", problem.retry_after)] if problem.retry_after else []
-            self.respond(Reply(problem.status, (("content-type", problem.content_type),), problem.body), retry_after)
-        except Exception:
-            self.respond(Reply.json({"code": "internal"}, 500))
 
-    def respond(self, reply, more=()):
-        self.send_response(reply.status)
-        for name, value in [*reply.headers, *more, ("content-length", str(len(reply.body)))]:
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(reply.body)
-
+class Quiet(WSGIRequestHandler):
     def log_message(self, *_):
         pass
 
 
-class Server(ThreadingHTTPServer):
-    request_queue_size = 128
-
-
 if __name__ == "__main__":
-    server = Server(("127.0.0.1", 0), Payments)
-    print("http://127.0.0.1:%d" % server.server_address[1], flush=True)
+    server = make_server("127.0.0.1", 0, application, Server, Quiet)
+    print("http://127.0.0.1:%d" % server.server_port, flush=True)
     server.serve_forever()
