@@ -36,7 +36,7 @@ class Once:
             return
         # A task of its own: a server that cancels the request of a client that has left does not cancel the handler.
         task = asyncio.create_task(self._run(scope, receive, send))
-        self._running[task] = None
+        self._running.setdefault(task, None)
         task.add_done_callback(self._running.pop)
         try:
             await asyncio.shield(task)

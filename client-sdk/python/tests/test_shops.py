@@ -256,6 +256,13 @@ def test_service_that_is_down_runs_nothing(name: str, ledger: Path, start: Start
     assert ledger.read_text() == ""
 
 
+@pytest.mark.parametrize("prefixed", ["wsgi", "django_shop"])
+def test_shop_at_a_prefix_of_gunicorn_runs_once(prefixed: str, service: Service, ledger: Path, start: Start) -> None:
+    visitor = Visitor(start(prefixed, service.url, ledger, SCRIPT_NAME="/api"), ledger)
+    assert [visitor.outcome("/api/orders") for _ in range(2)] == ["executed", "replayed"]
+    assert visitor.lines() == ["order"]
+
+
 def test_lost_answers_cause_no_second_effect(name: str, ledger: Path, start: Start, network: Open) -> None:
     lossy = network(lambda path, number: "lose" if number % 3 == 1 else "pass")
     visitor = Visitor(start(name, lossy.url, ledger, LEASE="900"), ledger)
