@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -28,7 +28,8 @@ test("dist/ matches the sources (otherwise run `npm run build`)", (t) => {
   for (const file of files(built)) assert.equal(text(`dist/${file}`), readFileSync(join(built, file), "utf8"), file);
 });
 
-test("packed package works from ESM, CommonJS and TypeScript", (t) => {
+/** Installs the package from its tarball. Returns the folder of its user. */
+function install(t) {
   const [pack, user] = [folder(t), folder(t)];
   // A clean clone has the committed files only.
   execFileSync("sh", ["-c", `git ls-files . | tar -c -T - | tar -x -C ${pack}`], { cwd: root });
@@ -36,6 +37,11 @@ test("packed package works from ESM, CommonJS and TypeScript", (t) => {
   const [{ filename }] = JSON.parse(npm(pack, "pack", "--json"));
   writeFileSync(join(user, "package.json"), "{}");
   npm(user, "install", "--offline", "--no-audit", "--no-fund", join(pack, filename));
+  return user;
+}
+
+test("packed package works from ESM and CommonJS", (t) => {
+  const user = install(t);
   assert.deepEqual(readdirSync(join(user, "node_modules")).filter((name) => !name.startsWith(".")), ["onceward-node"]);
   for (const entry of ENTRIES) {
     const use = `const { Onceward, anonymous } = x; new Onceward("http://localhost:1"); console.log(anonymous(), Object.keys(x).length)`;
@@ -44,6 +50,33 @@ test("packed package works from ESM, CommonJS and TypeScript", (t) => {
     assert.equal(imported, node("-e", `const x = require("onceward-node${entry}"); ${use}`));
     assert.match(imported, /^anonymous \d+\n$/);
   }
+});
+
+/** A program that uses every entry, in the syntax of ESM or of TypeScript for CommonJS. */
+function program(load) {
+  return `${load("client", "onceward-node")}
+${load("express", "onceward-node/express")}
+${load("fastify", "onceward-node/fastify")}
+${load("fetches", "onceward-node/fetch")}
+const onceward: client.Onceward = new express.Onceward("http://127.0.0.1:8080");
+const route: fastify.ProtectedRoute = fastify.protectKey(onceward, { subject: (request) => request.ip });
+const handler: (request: Request) => Promise<Response> = fetches.protectToken(onceward, { subject: client.anonymous }, () => new Response(""));
+const claim: Promise<client.Claim | client.Replay> = onceward.claim({ key: "k", action: "a", subject: "s" });
+void [route, handler, claim, express.protectKey(onceward, { subject: (request) => request.headers.host })];
+// @ts-expect-error: a subject is required.
+void onceward.claim({ key: "k", action: "a" });
+`;
+}
+
+test("packed package has the right types for ESM and CommonJS", (t) => {
+  const user = install(t);
+  // The user has a framework and the types of Node.js.
+  for (const name of ["fastify", "@types"]) symlinkSync(join(root, "node_modules", name), join(user, "node_modules", name));
+  writeFileSync(join(user, "esm.mts"), program((name, from) => `import * as ${name} from "${from}";`));
+  writeFileSync(join(user, "commonjs.cts"), program((name, from) => `import ${name} = require("${from}");`));
+  const compilerOptions = { module: "node16", target: "es2022", lib: ["es2023", "esnext.disposable"], types: ["node"], strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false };
+  writeFileSync(join(user, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.mts", "*.cts"] }));
+  execFileSync(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "--noEmit"], { cwd: user, stdio: ["ignore", "inherit", "inherit"] });
 });
 
 test("the package contains builds, types, licenses and README, and has no dependencies", () => {

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { componentSubmit, type SubmissionState, type SubmitOptions, type Submittable } from "../src/component_submit.js";
 
-const URL = "https://shop.test/orders";
+const ORDERS = "https://shop.test/orders";
 
 /** How the shop treats one request. It places an order and loses the response, or is not available. */
 type Fate = "lose" | "down" | Promise<unknown> | undefined;
@@ -17,7 +17,7 @@ function enter(fates: Fate[] = []) {
   const fetch: typeof globalThis.fetch = async (target) => {
     if (!(target instanceof Request)) return Response.json({ token: `token${++issued}`, expires_in: 60 });
     const token = target.headers.get("onceward-token")!;
-    const body = `${new globalThis.URL(target.url).search}${target.headers.get("content-type")} ${await target.text()}`;
+    const body = `${new URL(target.url).search}${target.headers.get("content-type")} ${await target.text()}`;
     tokens.push(token);
     const fate = fates.shift();
     if (fate == "down") return problem("store_unavailable");
@@ -32,7 +32,7 @@ function enter(fates: Fate[] = []) {
   const states: SubmissionState[] = [];
   const options: SubmitOptions = { baseUrl: "https://shop.test", fetch, limit: 5000 };
   const send = componentSubmit((state) => states.push(state));
-  return { orders, tokens, states, send, options, submit: (given?: Submittable, url = URL) => send(url, options, given), end: () => states.at(-1) };
+  return { orders, tokens, states, send, options, submit: (given?: Submittable, url = ORDERS) => send(url, options, given), end: () => states.at(-1) };
 }
 
 function problem(code: string): Response {
@@ -85,11 +85,11 @@ describe("double click", () => {
 
   test("an order to another URL is another order", async () => {
     const { submit, orders } = enter();
-    await Promise.all([submit(TEA), submit(TEA, `${URL}?express`)]);
+    await Promise.all([submit(TEA), submit(TEA, `${ORDERS}?express`)]);
     expect(orders.map((order) => order.split(/a/)[0])).toEqual(["", "?express"]);
   });
 
-  test.each([
+  test.each<[string, () => Submittable, () => Submittable]>([
     ["text", () => "tea", () => "coffee"],
     ["a blob", () => new Blob(["tea"]), () => new Blob(["sea"])],
     ["bytes", () => new TextEncoder().encode("tea"), () => new TextEncoder().encode("sea")],
@@ -127,8 +127,8 @@ test("other content in flight is sent afterwards, and each call receives its own
 test("options of each call are used", async () => {
   const { send, options, orders } = enter();
   const other = enter();
-  await send(URL, options, { item: "one" });
-  await send(URL, other.options, { item: "two" });
+  await send(ORDERS, options, { item: "one" });
+  await send(ORDERS, other.options, { item: "two" });
   expect([orders.length, other.orders.length]).toEqual([1, 1]);
 });
 
@@ -156,7 +156,7 @@ test("a cycle, a wrong URL and a wrong setting are rejected, and nothing is thro
   const { submit, send, options, orders, end } = enter();
   const cycle: { self?: object } = {};
   cycle.self = cycle;
-  const results = [await submit(cycle), await submit(TEA, "https://other.test/orders"), await send(URL, { ...options, baseUrl: "//" }, TEA)];
+  const results = [await submit(cycle), await submit(TEA, "https://other.test/orders"), await send(ORDERS, { ...options, baseUrl: "//" }, TEA)];
   expect(results.map(({ outcome }) => outcome)).toEqual(Array(3).fill("rejected"));
   expect(results.every((result) => "error" in result && result.error instanceof Error)).toBe(true);
   expect([orders.length, end()?.pending, end()?.result?.outcome]).toEqual([0, false, "rejected"]);

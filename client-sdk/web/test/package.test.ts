@@ -1,7 +1,7 @@
 // The published package: it matches the contract and the sources, and stays small.
 
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -77,6 +77,40 @@ test("the package contains builds, types, licenses and README, and has no depend
   for (const name of Object.keys(peerDependencies)) expect(peerDependenciesMeta[name]?.optional, name).toBe(true);
   const paths: string[] = Object.values<any>(exports).flatMap((entry) => (typeof entry == "string" ? entry : Object.values(entry)));
   for (const path of paths) expect(files).toContain(path.slice(2));
+});
+
+test("the packed package has the right types for ESM, CommonJS and a bundler", () => {
+  const folder = mkdtempSync(join(tmpdir(), "onceward-types-"));
+  const npm = (...command: string[]) => execFileSync("npm", command, { cwd: root, stdio: ["ignore", "pipe", "ignore"] }).toString();
+  const [{ filename }] = JSON.parse(npm("pack", "--json", "--ignore-scripts", "--pack-destination", folder));
+  const own = join(folder, "node_modules/onceward");
+  mkdirSync(own, { recursive: true });
+  execFileSync("tar", ["-xf", join(folder, filename), "-C", own, "--strip-components=1"]);
+  for (const name of ["axios", "react", "vue", "@types"]) symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name));
+  const program = (load: (from: string) => string) => `
+    export async function place(form: HTMLFormElement): Promise<string> {
+      const { createOnceward } = ${load("onceward")};
+      const result = await createOnceward({ forms: "all" }).fetch("/orders", { form });
+      return result.outcome == "executed" ? result.response.text() : "";
+    }
+    export async function adapt() {
+      const { guardAxios } = ${load("onceward/axios")};
+      const [{ useSubmission }, vue] = [${load("onceward/react")}, ${load("onceward/vue")}];
+      const { submit, pending } = useSubmission("/orders", { method: "PUT", limit: 1000 });
+      const isPending: boolean = pending || vue.useSubmission(() => "/orders").pending.value;
+      // @ts-expect-error: a limit is a number.
+      useSubmission("/orders", { limit: "soon" });
+      return [guardAxios, isPending, (await submit({ item: "tea" })).outcome];
+    }`;
+  const files = { "esm.mts": "node16", "commonjs.cts": "node16", "bundled.ts": "preserve" };
+  for (const [file, module] of Object.entries(files)) {
+    writeFileSync(join(folder, file), program((from) => `await import("${from}")`));
+    const compilerOptions = { module, target: "es2022", lib: ["es2023", "dom", "dom.iterable"], types: [], strict: true, exactOptionalPropertyTypes: true, noEmit: true, skipLibCheck: true };
+    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: [file] }));
+    const { status, stdout } = spawnSync(process.execPath, [join(root, "node_modules/typescript/bin/tsc")], { cwd: folder });
+    expect([status, stdout.toString()], file).toEqual([0, ""]);
+  }
+  rmSync(folder, { recursive: true });
 });
 
 test("the module can be imported outside of a browser, without side effects", async () => {
