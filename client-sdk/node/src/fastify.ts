@@ -127,6 +127,8 @@ function hooks(protection: Protection<FastifyRequest>): ProtectedRoute {
 
   /** Whether the handler ran, or may have. */
   function mayHaveRun(request: FastifyRequest, { statusCode }: FastifyReply): boolean {
+    // A plugin also protects paths without a route.
+    if (request.is404 && statusCode === 404) return false;
     if (entered.has(request) || statusCode < 400) return true;
     return !intact.has(request.routeOptions.config) && (started.has(request) || !isObserved);
   }

@@ -119,6 +119,15 @@ test("hooks of a route run beside those of protectAll", async (t) => {
   assert.equal(runs.length, 1);
 });
 
+test("path without a route frees the key", async (t) => {
+  const app = Fastify();
+  await app.register(protectAll, protectKey(await client(t), { subject: anonymous, action: "order" }));
+  app.post("/orders", async () => "made");
+  const url = await listen(t, app);
+  assert.deepEqual((await post(`${url}/order`, "")).summary, [404, "not_applied"]);
+  assert.deepEqual((await post(`${url}/orders`, "")).summary, [200, "executed"]);
+});
+
 test("preParsing in place of the protection's is an error, and nothing runs", async (t) => {
   const { runs, url } = await shop(t, (protect) => ({ ...protect, preParsing: async () => undefined }));
   const { status, text } = await post(url, "");

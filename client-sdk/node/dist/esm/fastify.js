@@ -99,6 +99,9 @@ function hooks(protection) {
     }
     /** Whether the handler ran, or may have. */
     function mayHaveRun(request, { statusCode }) {
+        // A plugin also protects paths without a route.
+        if (request.is404 && statusCode === 404)
+            return false;
         if (entered.has(request) || statusCode < 400)
             return true;
         return !intact.has(request.routeOptions.config) && (started.has(request) || !isObserved);
