@@ -6,7 +6,7 @@ import type { ServerResponse } from "node:http";
 import { captureResponse } from "./captured_response.js";
 import { boundary, canonicalJson } from "./fingerprint.js";
 import { Aborted, type NodeRequest, readBody } from "./node_body.js";
-import { factsOf, hasLeft, sendOwn } from "./node_exchange.js";
+import { factsOf, isOver, sendOwn } from "./node_exchange.js";
 import type { Onceward } from "./onceward.js";
 import { type BodyFacts, isClaimed, type KeyOptions, Protection, type TokenOptions } from "./protection.js";
 import { ProtectedRun } from "./protected_run.js";
@@ -40,7 +40,7 @@ async function protect<R extends NodeRequest>(protection: Protection<R>, request
   const admitted = await protection.admit(request, factsOf(request), () => bodyOf(request, protection.bodyLimit));
   if (!(admitted instanceof ProtectedRun)) return sendOwn(response, admitted);
   // A parser would wait for the body, and the claim with it.
-  if (hasLeft(request, response)) return void (await admitted.settleUnentered());
+  if (isOver(request, response)) return void (await admitted.settleUnentered());
   captureResponse(response, protection.replyLimit, (captured) => admitted.settle(captured));
   admitted.enter(next);
 }

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type Channel, tracingChannel } from "node:diagnostics_channel";
 import { Readable } from "node:stream";
 import { Aborted, readBody } from "./node_body.js";
-import { factsOf, hasLeft, headersOf } from "./node_exchange.js";
+import { factsOf, headersOf, isOver } from "./node_exchange.js";
 import type { Onceward } from "./onceward.js";
 import { isClaimed, type KeyOptions, type OwnResponse, Protection, type TokenOptions } from "./protection.js";
 import { ProtectedRun } from "./protected_run.js";
@@ -119,7 +119,7 @@ function hooks(protection: Protection<FastifyRequest>): ProtectedRoute {
       if (!(error instanceof Aborted)) throw error;
       return undefined;
     });
-    if (!(admitted instanceof ProtectedRun) || !hasLeft(request.raw, reply.raw)) return admitted;
+    if (!(admitted instanceof ProtectedRun) || !isOver(request.raw, reply.raw)) return admitted;
     // Its body cannot be parsed any more, and Fastify would wait for that.
     await admitted.settleUnentered();
     return undefined;

@@ -16,9 +16,9 @@ export function factsOf(request: IncomingMessage & { originalUrl?: string }): Re
   };
 }
 
-/** Whether the client has closed its connection, so that nothing can read the body or send a response any more. */
-export function hasLeft(request: IncomingMessage, response: ServerResponse): boolean {
-  return response.destroyed || (request.destroyed && !request.readableEnded);
+/** Whether nothing can read the body or send a response any more: the client has closed its connection, or a timeout has responded. */
+export function isOver(request: IncomingMessage, response: ServerResponse): boolean {
+  return response.destroyed || response.headersSent || (request.destroyed && !request.readableEnded);
 }
 
 /** Sends a response of this package. */

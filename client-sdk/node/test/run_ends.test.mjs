@@ -109,6 +109,33 @@ for (const [name, shop] of [["express", (t, onceward, handler) => expressShop(t,
   });
 }
 
+test("timeout that responds during the claim frees its key, and nothing runs", async (t) => {
+  const { proxy, onceward, state } = await stage(t, (path, count) => (path === "/claim" && count < 2 ? { delay: 100 } : undefined));
+  const runs = [];
+  /** Calls back when the claim is on its way. */
+  const onClaim = (count, act) => until("the claim", () => proxy.count("/claim") === count).then(act);
+  const app = express();
+  app.use((request, response, next) => {
+    if (request.get("x-timeout")) {
+      void onClaim(1, () => response.status(503).write("too "));
+      void until("the key is released", () => proxy.count("/claim/release") === 1).then(() => response.end("slow"));
+    }
+    next();
+  });
+  app.post("/orders", forExpress.protectKey(onceward, OPTIONS), (_, response) => response.send(`made ${runs.push("express")}`));
+  const fast = Fastify();
+  fast.addHook("onRequest", (request, reply, next) => {
+    if (request.headers["x-timeout"]) void onClaim(2, () => reply.code(503).send("too slow"));
+    next();
+  });
+  fast.post("/orders", forFastify.protectKey(onceward, OPTIONS), async () => `made ${runs.push("fastify")}`);
+  for (const [key, url] of [["e", await serve(t, app)], ["f", await listen(t, fast)]]) {
+    assert.equal((await post(`${url}/orders`, "", { "x-timeout": "yes" }, key)).status, 503);
+    await until("the key is free", async () => proxy.count("/claim/release") > (key === "f") && (await state(key)) === "absent");
+  }
+  assert.deepEqual(runs, []);
+});
+
 /** The ways in which a Fastify handler ends without a hook after its client has disconnected, and the state of its key. */
 const WITHOUT_HOOK = {
   "takes the response over before, and never ends it": [(reply) => reply.hijack(), () => new Promise(() => {}), "unknown"],

@@ -50,7 +50,7 @@ async function protect(protection, request, response, next) {
     if (!(admitted instanceof protected_run_js_1.ProtectedRun))
         return (0, node_exchange_js_1.sendOwn)(response, admitted);
     // A parser would wait for the body, and the claim with it.
-    if ((0, node_exchange_js_1.hasLeft)(request, response))
+    if ((0, node_exchange_js_1.isOver)(request, response))
         return void (await admitted.settleUnentered());
     (0, captured_response_js_1.captureResponse)(response, protection.replyLimit, (captured) => admitted.settle(captured));
     admitted.enter(next);

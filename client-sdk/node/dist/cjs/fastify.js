@@ -110,7 +110,7 @@ function hooks(protection) {
                 throw error;
             return undefined;
         });
-        if (!(admitted instanceof protected_run_js_1.ProtectedRun) || !(0, node_exchange_js_1.hasLeft)(request.raw, reply.raw))
+        if (!(admitted instanceof protected_run_js_1.ProtectedRun) || !(0, node_exchange_js_1.isOver)(request.raw, reply.raw))
             return admitted;
         // Its body cannot be parsed any more, and Fastify would wait for that.
         await admitted.settleUnentered();

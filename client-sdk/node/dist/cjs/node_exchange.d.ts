@@ -5,8 +5,8 @@ import type { Header } from "./reply.js";
 export declare function factsOf(request: IncomingMessage & {
     originalUrl?: string;
 }): RequestFacts;
-/** Whether the client has closed its connection, so that nothing can read the body or send a response any more. */
-export declare function hasLeft(request: IncomingMessage, response: ServerResponse): boolean;
+/** Whether nothing can read the body or send a response any more: the client has closed its connection, or a timeout has responded. */
+export declare function isOver(request: IncomingMessage, response: ServerResponse): boolean;
 /** Sends a response of this package. */
 export declare function sendOwn(response: ServerResponse, { status, headers, body }: OwnResponse): void;
 /** Returns headers as pairs. */

@@ -2,7 +2,7 @@
 // Requests and responses of `node:http`, as the protection sees them.
 Object.defineProperty(exports, "__esModule", { value: true });
 exports.factsOf = factsOf;
-exports.hasLeft = hasLeft;
+exports.isOver = isOver;
 exports.sendOwn = sendOwn;
 exports.headersOf = headersOf;
 /** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
@@ -16,9 +16,9 @@ function factsOf(request) {
         header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
     };
 }
-/** Whether the client has closed its connection, so that nothing can read the body or send a response any more. */
-function hasLeft(request, response) {
-    return response.destroyed || (request.destroyed && !request.readableEnded);
+/** Whether nothing can read the body or send a response any more: the client has closed its connection, or a timeout has responded. */
+function isOver(request, response) {
+    return response.destroyed || response.headersSent || (request.destroyed && !request.readableEnded);
 }
 /** Sends a response of this package. */
 function sendOwn(response, { status, headers, body }) {

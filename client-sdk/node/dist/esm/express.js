@@ -4,7 +4,7 @@
 import { captureResponse } from "./captured_response.js";
 import { boundary, canonicalJson } from "./fingerprint.js";
 import { Aborted, readBody } from "./node_body.js";
-import { factsOf, hasLeft, sendOwn } from "./node_exchange.js";
+import { factsOf, isOver, sendOwn } from "./node_exchange.js";
 import { isClaimed, Protection } from "./protection.js";
 import { ProtectedRun } from "./protected_run.js";
 import { FIELD } from "./token_field.js";
@@ -32,7 +32,7 @@ async function protect(protection, request, response, next) {
     if (!(admitted instanceof ProtectedRun))
         return sendOwn(response, admitted);
     // A parser would wait for the body, and the claim with it.
-    if (hasLeft(request, response))
+    if (isOver(request, response))
         return void (await admitted.settleUnentered());
     captureResponse(response, protection.replyLimit, (captured) => admitted.settle(captured));
     admitted.enter(next);

@@ -4,7 +4,7 @@
 import { tracingChannel } from "node:diagnostics_channel";
 import { Readable } from "node:stream";
 import { Aborted, readBody } from "./node_body.js";
-import { factsOf, hasLeft, headersOf } from "./node_exchange.js";
+import { factsOf, headersOf, isOver } from "./node_exchange.js";
 import { isClaimed, Protection } from "./protection.js";
 import { ProtectedRun } from "./protected_run.js";
 import { current } from "./statement.js";
@@ -91,7 +91,7 @@ function hooks(protection) {
                 throw error;
             return undefined;
         });
-        if (!(admitted instanceof ProtectedRun) || !hasLeft(request.raw, reply.raw))
+        if (!(admitted instanceof ProtectedRun) || !isOver(request.raw, reply.raw))
             return admitted;
         // Its body cannot be parsed any more, and Fastify would wait for that.
         await admitted.settleUnentered();

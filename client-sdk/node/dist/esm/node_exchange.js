@@ -10,9 +10,9 @@ export function factsOf(request) {
         header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
     };
 }
-/** Whether the client has closed its connection, so that nothing can read the body or send a response any more. */
-export function hasLeft(request, response) {
-    return response.destroyed || (request.destroyed && !request.readableEnded);
+/** Whether nothing can read the body or send a response any more: the client has closed its connection, or a timeout has responded. */
+export function isOver(request, response) {
+    return response.destroyed || response.headersSent || (request.destroyed && !request.readableEnded);
 }
 /** Sends a response of this package. */
 export function sendOwn(response, { status, headers, body }) {
