@@ -17,7 +17,7 @@ ErrorHandler = Callable[[Any, Exception], Any]
 
 
 class NotingScope(dict[str, Any]):
-    """A scope whose error handlers note the exception before they respond to it. Starlette itself tells no middleware.
+    """A scope whose error handlers note the exception before they respond to it. Starlette has no hook for that.
 
     What the application writes into it is in the scope of the server too, where outer middleware reads it.
     """

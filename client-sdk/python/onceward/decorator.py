@@ -33,7 +33,7 @@ def once(
     """Runs a function, also an async one, once per key and subject. A later call returns the first result, which is stored as JSON.
 
     `key`, `subject` and `fingerprint` are called with the arguments of the function. The action is the name of the function by default.
-    An exception settles the claim by its type: `NotApplied` frees the key. A generator is no such function: it works after it has returned.
+    An exception settles the claim by its type: `NotApplied` frees the key. Generators are refused: they work after they have returned.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
