@@ -32,7 +32,7 @@ impl From<GuardResponse> for HttpResponse {
         let status = StatusCode::from_u16(response.status().as_u16()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut sent = Self::build(status).body(response.body().clone());
         for (name, value) in response.headers() {
-            sent.headers_mut().add(name, value.clone());
+            sent.headers_mut().add(name.clone(), value.clone());
         }
         let mut extensions = sent.extensions_mut();
         if let Some(effect) = response.effect() {
@@ -69,13 +69,13 @@ impl SignedHeaders for HeaderMap {
         self.contains_key(static_name(name))
     }
 
-    fn set(&mut self, name: &Cow<'static, str>, value: Bytes) {
+    fn set(&mut self, name: Cow<'static, str>, value: Bytes) {
         if let Some((name, value)) = valid(name, value) {
             self.insert(name, value);
         }
     }
 
-    fn add(&mut self, name: &Cow<'static, str>, value: Bytes) {
+    fn add(&mut self, name: Cow<'static, str>, value: Bytes) {
         if let Some((name, value)) = valid(name, value) {
             self.append(name, value);
         }
@@ -83,7 +83,7 @@ impl SignedHeaders for HeaderMap {
 }
 
 /// Returns a header; `None` if its name or value is not valid.
-fn valid(name: &Cow<'static, str>, value: Bytes) -> Option<(HeaderName, HeaderValue)> {
+fn valid(name: Cow<'static, str>, value: Bytes) -> Option<(HeaderName, HeaderValue)> {
     let name = match name {
         Cow::Borrowed(name) => static_name(name),
         Cow::Owned(name) => HeaderName::try_from(name).ok()?,

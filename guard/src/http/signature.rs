@@ -51,18 +51,18 @@ impl Signature {
     pub(crate) fn apply(&self, headers: &mut impl SignedHeaders) {
         let Some(outcome) = self.outcome else { return };
         let reported = OutcomeHeaders::of(outcome, headers.has(header::SERVER_TIMING));
-        headers.set(&header::OUTCOME.into(), Bytes::from_static(reported.outcome.as_bytes()));
+        headers.set(header::OUTCOME.into(), Bytes::from_static(reported.outcome.as_bytes()));
         if let Some(timing) = reported.server_timing {
-            headers.add(&header::SERVER_TIMING.into(), timing.into());
+            headers.add(header::SERVER_TIMING.into(), timing.into());
         }
         if let Some(next) = &self.next {
-            headers.set(&header::NEXT_TOKEN.into(), Bytes::copy_from_slice(next.as_str().as_bytes()));
+            headers.set(header::NEXT_TOKEN.into(), Bytes::copy_from_slice(next.as_str().as_bytes()));
         }
         if let Some(key) = &self.key {
-            headers.set(&header::IDEMPOTENCY_KEY.into(), key.clone());
+            headers.set(header::IDEMPOTENCY_KEY.into(), key.clone());
         }
         if let Some(RetentionHeader { name, value }) = &self.retention {
-            headers.set(name, value.clone());
+            headers.set(name.clone(), value.clone());
         }
     }
 }
@@ -73,10 +73,10 @@ pub(crate) trait SignedHeaders {
     fn has(&self, name: &'static str) -> bool;
 
     /// Sets a header, in place of an earlier one.
-    fn set(&mut self, name: &Cow<'static, str>, value: Bytes);
+    fn set(&mut self, name: Cow<'static, str>, value: Bytes);
 
     /// Adds a header to earlier ones.
-    fn add(&mut self, name: &Cow<'static, str>, value: Bytes);
+    fn add(&mut self, name: Cow<'static, str>, value: Bytes);
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl From<GuardResponse> for Response<Bytes> {
         let mut sent = Self::new(response.body().clone());
         *sent.status_mut() = response.status();
         for (name, value) in response.headers() {
-            sent.headers_mut().add(name, value.clone());
+            sent.headers_mut().add(name.clone(), value.clone());
         }
         response.effect().map(|effect| sent.extensions_mut().insert(effect));
         response.outcome().map(|outcome| sent.extensions_mut().insert(InnerOutcome(outcome)));
@@ -58,13 +58,13 @@ impl SignedHeaders for HeaderMap {
         self.contains_key(name)
     }
 
-    fn set(&mut self, name: &Cow<'static, str>, value: Bytes) {
+    fn set(&mut self, name: Cow<'static, str>, value: Bytes) {
         if let Some((name, value)) = valid(name, value) {
             self.insert(name, value);
         }
     }
 
-    fn add(&mut self, name: &Cow<'static, str>, value: Bytes) {
+    fn add(&mut self, name: Cow<'static, str>, value: Bytes) {
         if let Some((name, value)) = valid(name, value) {
             self.append(name, value);
         }
@@ -72,7 +72,7 @@ impl SignedHeaders for HeaderMap {
 }
 
 /// Returns a header; `None` if its name or value is not valid.
-fn valid(name: &Cow<'static, str>, value: Bytes) -> Option<(HeaderName, HeaderValue)> {
+fn valid(name: Cow<'static, str>, value: Bytes) -> Option<(HeaderName, HeaderValue)> {
     let name = match name {
         Cow::Borrowed(name) => HeaderName::from_static(name),
         Cow::Owned(name) => HeaderName::try_from(name).ok()?,
