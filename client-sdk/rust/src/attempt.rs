@@ -10,7 +10,7 @@ use crate::buffered_body::BufferedBody;
 use crate::credential_state::CredentialState;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::redirect::{MAX_REDIRECTS, Redirect, drop_content, drop_credentials};
-use crate::rejection::{Rejection, ResponseClass, classify, may_be_rejection, outcome, retry_after};
+use crate::rejection::{Rejection, ResponseClass, classify, is_rejection, may_be_rejection, outcome, retry_after};
 use crate::retry_decision::{AttemptSummary, CredentialKind};
 use crate::submission::Plan;
 use crate::transport::{Transport, TransportError};
@@ -86,6 +86,10 @@ impl<T: Transport> Attempt<'_, T> {
     async fn follow(&mut self) -> Result<Response, AttemptResult> {
         let mut response = self.hop().await?;
         for _ in 0..MAX_REDIRECTS {
+            // A rejection is the response, even if its format is a redirect: what is behind it does not tell that nothing ran.
+            if self.is_submission && is_rejection(self.outcome, response.headers()) {
+                return Ok(response);
+            }
             let Some(redirect) = self.redirect(&response) else { return Ok(response) };
             let is_submission = self.is_submission && redirect.keeps_submission;
             // Another origin may not support `Onceward-Look`, and would run the request.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onceward_api::{Outcome, Problem, Retry, header};
+use onceward_api::{Code, Outcome, Problem, Retry, header};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use reqwest::{Response, StatusCode};
 
@@ -45,9 +45,27 @@ pub(crate) enum ResponseClass {
 
 /// Returns true if a response with this outcome may be a rejection: [`classify`] tells, and reads its body for that.
 pub(crate) fn may_be_rejection(outcome: Option<Outcome>, response: &Response) -> bool {
+    is_rejection(outcome, response.headers()) || outcome.is_none() && is_problem(response)
+}
+
+/// Returns true if the headers alone show that a response is a rejection.
+pub(crate) fn is_rejection(outcome: Option<Outcome>, headers: &HeaderMap) -> bool {
+    outcome.is_some_and(|outcome| !codes(outcome, headers).is_empty())
+}
+
+/// The codes that a response with this outcome may have, the usual one first; empty if the response is not a rejection.
+///
+/// If the application sends no usable response, a proxy rejects the request after its guard has let it through. The outcome is the effect
+/// then, and only a rejection names the next step.
+fn codes(outcome: Outcome, headers: &HeaderMap) -> Vec<Code> {
     match outcome {
-        Some(outcome) => matches!(outcome, Outcome::Rejected(_)),
-        None => is_problem(response),
+        Outcome::Rejected(code) => vec![code],
+        _ if !headers.contains_key(header::RETRY) => Vec::new(),
+        Outcome::NotApplied | Outcome::NotReleased => vec![Code::UpstreamUnavailable],
+        Outcome::Unknown => vec![Code::OutcomeUnknown, Code::UpstreamTimeout, Code::UpstreamFailed],
+        Outcome::Executed | Outcome::Replayable | Outcome::Replayed | Outcome::Unprotected | Outcome::Redeemed => {
+            Vec::new()
+        }
     }
 }
 
@@ -55,7 +73,8 @@ pub(crate) fn may_be_rejection(outcome: Option<Outcome>, response: &Response) ->
 ///
 /// The headers take precedence over the body and the status, since a route chooses the format of its rejections: an envelope may have the
 /// status 200. A response that the guard marks as the handler's is the application's, even if the handler forwards the problem of another
-/// service. A response marked as a rejection is one, even if its body is a page or endless.
+/// service; but not if it may be the proxy's and names the next step. A response marked as a rejection is one, even if its body is a page
+/// or endless.
 ///
 /// # Errors
 /// If the connection fails while the body is read.
@@ -66,16 +85,17 @@ pub(crate) async fn classify(mut response: Response) -> reqwest::Result<Response
     }
     let (retry, retry_after) = (next_step(response.headers()), retry_after(response.headers()));
     let rejected = |problem| Ok(ResponseClass::Rejected(Rejection { problem, retry_after }));
-    match outcome {
-        Some(Outcome::Rejected(code)) => {
+    let codes = outcome.map(|outcome| codes(outcome, response.headers())).unwrap_or_default();
+    match codes.first() {
+        Some(&usual) => {
             // The body may be missing or unreadable: the headers suffice.
             let body = BufferedBody::read(&mut response, LIMIT).await.map(BufferedBody::into_bytes).unwrap_or_default();
-            let problem = serde_json::from_slice(&body).ok().filter(|problem: &Problem| problem.code == code);
-            let mut problem = problem.unwrap_or_else(|| Problem::new(code));
+            let problem = serde_json::from_slice(&body).ok().filter(|problem: &Problem| codes.contains(&problem.code));
+            let mut problem = problem.unwrap_or_else(|| Problem::new(usual));
             problem.retry = retry.unwrap_or(problem.retry);
             rejected(problem)
         }
-        _ => {
+        None => {
             let status = response.status().as_u16();
             let body = BufferedBody::read(&mut response, LIMIT).await?;
             let problem =
@@ -96,10 +116,8 @@ fn is_problem(response: &Response) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use onceward_api::Code;
-
     use super::*;
+    use bytes::Bytes;
 
     fn response(status: u16, headers: &[(&str, &str)], body: impl Into<reqwest::Body>) -> Response {
         let mut builder = http::Response::builder().status(status);
@@ -141,6 +159,32 @@ mod tests {
         let later = [("onceward-outcome", "token_used"), ("onceward-retry", "of a later version"), PROBLEM];
         let said = rejection(response(409, &later, problem(Code::TokenUsed))).await.unwrap();
         assert_eq!((said.retry, &*said.detail), (Retry::No, "this time"));
+    }
+
+    #[tokio::test]
+    async fn rejection_after_the_guard_is_recognized_by_its_next_step() {
+        let said = |status, outcome: &'static str, retry: Option<&'static str>| {
+            let headers = retry.map(|retry| ("onceward-retry", retry));
+            let headers: Vec<_> = [("onceward-outcome", outcome)].into_iter().chain(headers).collect();
+            rejection(response(status, &headers, r#"{"code":20001,"message":"later","data":null}"#))
+        };
+        for status in [200, 303, 502, 504] {
+            for outcome in ["not_applied", "not_released"] {
+                let unavailable = Some(Problem::new(Code::UpstreamUnavailable));
+                assert_eq!(said(status, outcome, Some("same")).await, unavailable, "{status} {outcome}");
+            }
+            assert_eq!(said(status, "unknown", Some("no")).await, Some(Problem::new(Code::OutcomeUnknown)), "{status}");
+            for outcome in ["not_applied", "not_released", "unknown"] {
+                assert_eq!(said(status, outcome, None).await, None, "{status} {outcome} is the handler's");
+            }
+            // A handler that took effect, and passes on the headers of another service.
+            for outcome in ["executed", "replayable", "replayed", "unprotected", "redeemed"] {
+                assert_eq!(said(status, outcome, Some("same")).await, None, "{status} {outcome}");
+            }
+        }
+        let headers = [("onceward-outcome", "unknown"), ("onceward-retry", "no"), PROBLEM];
+        let timed_out = rejection(response(504, &headers, problem(Code::UpstreamTimeout))).await.unwrap();
+        assert_eq!((timed_out.code, &*timed_out.detail), (Code::UpstreamTimeout, "this time"));
     }
 
     #[tokio::test]

@@ -179,7 +179,7 @@ fn after_rejection(
     match (code, retry) {
         // The server reports that the submission ran: its outcome is known.
         (Code::ReplyNotKept, _) => Decision::Reject,
-        (Code::OutcomeUnknown | Code::UpstreamTimeout | Code::UpstreamFailed | Code::Internal, _) => Decision::Unknown,
+        (code, _) if leaves_unknown(code) => Decision::Unknown,
         // An earlier attempt of this submission may have claimed the interval, even one that was rejected: if the reply of the store was
         // lost, the claim remains until it expires. The SDK never waits for the interval to end, even if the problem says so: the duplicate
         // would run.
@@ -193,6 +193,11 @@ fn after_rejection(
         (_, Retry::NewToken) => retry_with_new_token(history, retry_after, conditions).unwrap_or(end),
         (_, Retry::No) => end,
     }
+}
+
+/// Returns true if a response with this code says that the outcome is unknown.
+pub(crate) fn leaves_unknown(code: Code) -> bool {
+    matches!(code, Code::OutcomeUnknown | Code::UpstreamTimeout | Code::UpstreamFailed | Code::Internal)
 }
 
 /// Returns a retry with the same token or key, if it is allowed and can start before the deadline.

@@ -18,7 +18,9 @@ use crate::credential_state::CredentialState;
 use crate::error::{Error, ErrorKind};
 use crate::on_unknown::OnUnknown;
 use crate::response::Response;
-use crate::retry_decision::{AttemptHistory, AttemptSummary, CredentialKind, Decision, RetryConditions, decide};
+use crate::retry_decision::{
+    AttemptHistory, AttemptSummary, CredentialKind, Decision, RetryConditions, decide, leaves_unknown,
+};
 use crate::submission::Plan;
 use crate::transport::Transport;
 
@@ -147,10 +149,11 @@ impl<T: Transport> RetryLoop<'_, T> {
         };
         let (reason, rejection, source) = match result {
             AttemptResult::Rejected(rejection) => {
-                let reason = format!(
-                    "the last attempt was rejected ({}), and an earlier one may have run",
-                    rejection.problem.code
-                );
+                let code = rejection.problem.code;
+                let reason = match leaves_unknown(code) {
+                    true => format!("the response was {code}"),
+                    false => format!("the last attempt was rejected ({code}), and an earlier one may have run"),
+                };
                 (reason, Some(rejection), None)
             }
             AttemptResult::Response(response) => {

@@ -176,6 +176,43 @@ async fn unfetchable_result_is_neither_unknown_nor_retried() {
 }
 
 #[tokio::test]
+async fn rejection_in_the_form_of_a_redirect_is_not_followed() {
+    let (shop, other) = (Shop::on(Memory::new()), Shop::on(Memory::new()));
+    let (client, elsewhere) = (builder().with_keys().build().unwrap(), format!("{}/open", other.url()));
+    for status in [301, 302, 303, 307, 308] {
+        for (outcome, retry, is_unknown) in
+            [("key_reused", "no", false), ("not_applied", "no", false), ("unknown", "no", true)]
+        {
+            let head =
+                format!("HTTP/1.1 {status} On the way\r\nonceward-outcome: {outcome}\r\nonceward-retry: {retry}");
+            let rejected = format!("{head}\r\nlocation: {elsewhere}\r\ncontent-length: 0\r\n\r\n");
+            let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Raw(rejected.into())])).await;
+            let error = client.post(format!("{}/keyed/orders", way.url)).send().await.unwrap_err();
+            assert_eq!((error.is_unknown(), error.ran_nothing()), (is_unknown, !is_unknown), "{status} {error:?}");
+            assert_eq!(way.submissions().len(), 1, "{status} {outcome}");
+        }
+    }
+    assert!(other.ledger.runs().is_empty());
+}
+
+#[tokio::test]
+async fn proxy_rejection_with_any_status_is_retried_as_its_header_says() {
+    let shop = Shop::on(Memory::new());
+    let client = builder().with_keys().build().unwrap();
+    for status in [200, 502] {
+        for outcome in ["not_applied", "not_released"] {
+            let head = format!("HTTP/1.1 {status} On the way\r\nonceward-outcome: {outcome}\r\nonceward-retry: same");
+            let rejected = format!("{head}\r\ncontent-length: 14\r\n\r\n{{\"code\":50001}}");
+            let way = FaultyHttpProxy::to(shop.url(), first([HttpFault::Raw(rejected.into())])).await;
+            let answer = client.post(format!("{}/keyed/orders", way.url)).body("tea").send().await.unwrap();
+            assert_eq!((answer.outcome(), answer.attempts()), (Some(Outcome::Executed), 2), "{status} {outcome}");
+            let [first, second] = way.submissions().try_into().unwrap();
+            assert_eq!(first.header(KEY), second.header(KEY), "{status} {outcome}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn redirects_are_limited() {
     let shop = Shop::on(Memory::new());
     let way = FaultyHttpProxy::to(shop.url(), |seen| match seen.fetches() {
