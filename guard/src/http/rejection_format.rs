@@ -26,6 +26,9 @@ type Write = Arc<dyn Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Sen
 /// Whatever the format, a rejection carries `Onceward-Outcome` (the code), `Onceward-Retry` (the next step), `Retry-After` where waiting
 /// helps, and `Cache-Control: no-store`. The SDKs use these headers only.
 ///
+/// A format may redirect a browser that navigates, for example back to the form. For every other client, the status 3xx is replaced by the
+/// one of the code: `fetch` and HTTP libraries follow a redirect, and lose the rejection.
+///
 /// ```
 /// use onceward::http::{RejectionFormat, RejectionResponse, StatusCode};
 /// use serde_json::json;
@@ -81,10 +84,14 @@ impl RejectionFormat {
             tracing::error!(code = %rejected.code(), "the function of a rejection format panicked; sending the default format");
             None
         });
-        // HTTP allows no body and no further response after an informational status.
-        written.map(|written| match written.status.is_informational() {
-            true => RejectionResponse { status: rejected.status(), ..written },
-            false => written,
+        written.map(|mut written| {
+            // HTTP allows no body and no further response after an informational status. A program that follows a redirect loses the
+            // rejection, and sends the submission elsewhere after a 307 or 308: only a browser that navigates receives one.
+            if written.status.is_informational() || written.status.is_redirection() && !rejected.prefers_html {
+                written.status = rejected.status();
+                written.headers.retain(|(name, _)| name != "location");
+            }
+            written
         })
     }
 }
@@ -170,7 +177,8 @@ pub struct RejectionResponse {
 }
 
 impl RejectionResponse {
-    /// Creates a response without a body. An informational status is replaced by the one of the code.
+    /// Creates a response without a body. An informational status is replaced by the one of the code, and so is a redirect, without its
+    /// `Location`, unless the client is a browser that navigates ([`prefers_html`](RejectedRequest::prefers_html)).
     pub fn new(status: StatusCode) -> Self {
         Self { status, headers: Vec::new(), body: Bytes::new() }
     }

@@ -114,6 +114,10 @@ impl GuardResponse {
         let id_label = is_page.then(|| texts.page().2.request);
         let response = Self { status, headers, body, id_label, effect: None, outcome: None };
         match code {
+            // The status would tell an outer guard that the run took effect.
+            Code::Internal if response.status < StatusCode::INTERNAL_SERVER_ERROR => {
+                response.with_effect(Effect::Unknown, code)
+            }
             Code::Internal => response,
             Code::OutcomeUnknown | Code::UpstreamTimeout | Code::UpstreamFailed => {
                 response.with_effect(Effect::Unknown, code)

@@ -23,7 +23,9 @@ on_every_framework! {
     function_chooses_status_headers_and_body,
     function_cannot_change_what_was_decided,
     function_that_panics_leaves_the_default,
+    redirect_is_sent_to_navigating_browsers_only,
     rejection_by_the_handler_has_the_format_of_its_route,
+    internal_rejection_with_status_200_is_unknown,
     inner_guard_has_its_own_format,
     unprotected_route_is_reported_in_the_chosen_format,
     replay_observation_and_token_request_keep_their_shape,
@@ -100,6 +102,54 @@ async fn function_that_panics_leaves_the_default<F: WebFramework>() {
     assert_eq!((answer.said().as_str(), answer.problem().code), ("400 key_missing", Code::KeyMissing));
     assert_eq!(send(post().header(KEY, "k")).await.said(), "200 executed");
     assert_eq!(ledger.runs().len(), 1);
+}
+
+async fn redirect_is_sent_to_navigating_browsers_only<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    for status in [301, 302, 303, 307, 308] {
+        let back = RejectionFormat::new(move |rejected| {
+            let response = RejectionResponse::new(StatusCode::from_u16(status).unwrap()).header("Location", "/form");
+            Some(response.body("text/plain", rejected.code().as_str()))
+        });
+        let served = F::serve(&Ledger::new(), Routes::new().post("/orders", keyed::<F>(&guard, back), ordered()));
+        let rejected = async |accept| {
+            let answer = send(http().post(format!("{}/orders", served.url)).header("accept", accept)).await;
+            let location = answer.headers.get("location").map(|to| to.to_str().unwrap().to_owned());
+            (answer.said(), location, answer.body)
+        };
+        let to_form = (format!("{status} key_missing"), Some("/form".to_owned()), "key_missing".into());
+        assert_eq!(rejected("text/html").await, to_form);
+        for accept in ["*/*", "application/json"] {
+            assert_eq!(rejected(accept).await, ("400 key_missing".to_owned(), None, "key_missing".into()), "{status}");
+        }
+    }
+}
+
+async fn internal_rejection_with_status_200_is_unknown<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    let its = guard.clone();
+    let handler = Handler::of_head(move |call| {
+        call.ledger.record("order");
+        let reply = Reply::rejection(&its, Rejection::new(Code::Internal));
+        async move { reply }
+    });
+    let envelope = || Envelope::new().status_ok();
+    let retryable = Protect::<F, _>::key(&guard, SubjectSource::anonymous(), KeyRules::retryable());
+    let routes = Routes::new().post("/at-most-once", keyed::<F>(&guard, envelope()), handler.clone()).post(
+        "/retryable",
+        retryable.rejections(envelope()),
+        handler,
+    );
+    let ledger = Ledger::new();
+    let served = F::serve(&ledger, routes);
+    for (path, duplicate) in [("/at-most-once", "200 outcome_unknown"), ("/retryable", "200 in_progress")] {
+        let post = async || send(http().post(format!("{}{path}", served.url)).header(KEY, "k")).await;
+        let before = ledger.runs().len();
+        let first = post().await;
+        assert_eq!((first.said().as_str(), &first.headers["onceward-retry"]), ("200 internal", &"no".parse().unwrap()));
+        assert_eq!(post().await.said(), duplicate, "{path}");
+        assert_eq!(ledger.runs().len(), before + 1, "{path}");
+    }
 }
 
 async fn rejection_by_the_handler_has_the_format_of_its_route<F: WebFramework>() {
