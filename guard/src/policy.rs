@@ -119,9 +119,10 @@ impl IntervalRules {
     /// Stores the reply until the interval ends, and replays it to a duplicate, which is rejected as `too_soon` otherwise. The interval
     /// begins with the first request.
     ///
-    /// While the handler runs, the interval is extended, and a duplicate waits or is rejected as `in_progress`. If the handler took longer
-    /// than the interval, the reply is stored for one more second, for the duplicates that wait. A run that is not applied ends the
-    /// interval at once. After a run whose outcome is unknown, duplicates receive `outcome_unknown` until the interval ends.
+    /// While the handler runs, the interval is extended, and a duplicate waits or is rejected as `in_progress`. The reply is stored for at
+    /// least one second after the run, so that each duplicate that waits finds it: an interval ends later than `every` if less than a
+    /// second of it was left. A run that is not applied ends the interval at once. After a run whose outcome is unknown, duplicates
+    /// receive `outcome_unknown` until the interval ends, and for at least one second.
     ///
     /// A duplicate by content receives the reply of *the same subject*: do not use this with an anonymous subject, unless all clients may
     /// see the reply. A duplicate by [name](crate::http::Protect::from) has to have the same content; otherwise it is rejected as
@@ -232,7 +233,17 @@ pub struct KeyRules {
     pub(crate) retain: Duration,
     pub(crate) reply_limit: usize,
     pub(crate) at_most_once: bool,
-    pub(crate) replays_everything: bool,
+    pub(crate) stored_failures: StoredFailures,
+}
+
+/// The failures of a handler that are stored and replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StoredFailures {
+    /// Those after which the run took effect.
+    ByEffect,
+    /// All except 401 and 429, after which nothing ran, and 502 and 504, which say that a gateway has no response.
+    Certain,
+    All,
 }
 
 impl KeyRules {
@@ -265,7 +276,7 @@ impl KeyRules {
             retain: Duration::from_secs(24 * 60 * 60),
             reply_limit: 1024 * 1024,
             at_most_once: false,
-            replays_everything: false,
+            stored_failures: StoredFailures::ByEffect,
         }
     }
 
@@ -306,10 +317,10 @@ impl KeyRules {
         self
     }
 
-    /// Stores and replays every response of a handler, including failures, as Stripe does.
+    /// Stores and replays every response of a handler, including failures of any status.
     #[must_use]
     pub fn replay_everything(mut self) -> Self {
-        self.replays_everything = true;
+        self.stored_failures = StoredFailures::All;
         self
     }
 
@@ -324,8 +335,10 @@ impl KeyRules {
     }
 
     fn effect(&self, status: u16) -> Effect {
+        let is_certain = !matches!(status, 401 | 429 | 502 | 504);
         match status {
-            _ if self.replays_everything => Effect::Applied,
+            _ if self.stored_failures == StoredFailures::All => Effect::Applied,
+            _ if self.stored_failures == StoredFailures::Certain && is_certain => Effect::Applied,
             408 | 500 | 501 | 503 if self.at_most_once => Effect::Unknown,
             401 | 403 | 408 | 425 | 429 | 500 | 501 | 503 => Effect::NotApplied,
             ..500 => Effect::Applied,
@@ -354,7 +367,11 @@ impl Policy {
     pub fn effect(&self, status: u16) -> Effect {
         match (self, status) {
             (Self::Key(rules), status) => rules.effect(status),
-            (Self::Token(TokenRules { remember: Some(rules), .. }), _) if rules.replays_everything => Effect::Applied,
+            (Self::Token(TokenRules { remember: Some(rules), .. }), _)
+                if rules.stored_failures == StoredFailures::All =>
+            {
+                Effect::Applied
+            }
             (_, ..400) => Effect::Applied,
             (_, 400..=501 | 503) => Effect::NotApplied,
             (_, _) => Effect::Unknown,
@@ -382,6 +399,16 @@ impl Policy {
             Self::Key(_) => true,
             Self::Token(rules) => rules.remember.is_some(),
             Self::Interval(rules) => rules.remember.is_some(),
+        }
+    }
+
+    /// Returns whether this reply is stored for duplicates.
+    #[allow(dead_code, reason = "only adapters need it, and each is a feature of its own")]
+    pub(crate) fn keeps(&self, reply: &Reply) -> bool {
+        match self {
+            Self::Key(rules) => rules.keeps(reply),
+            Self::Token(rules) => rules.remember.as_ref().is_some_and(|rules| rules.keeps(reply)),
+            Self::Interval(rules) => rules.remember.is_some() && rules.claim().keeps(reply),
         }
     }
 
@@ -467,5 +494,9 @@ mod tests {
         assert_eq!(column(&key(KeyRules::retryable()), &statuses), "+++--+-++----?-???");
         assert_eq!(column(&key(KeyRules::at_most_once()), &statuses), "+++--+?++--???????");
         assert_eq!(column(&key(KeyRules::retryable().replay_everything()), &statuses), "+".repeat(statuses.len()));
+        let certain = |rules| KeyRules { stored_failures: StoredFailures::Certain, ..rules };
+        for rules in [KeyRules::retryable(), KeyRules::at_most_once()] {
+            assert_eq!(column(&key(certain(rules)), &statuses), "+++-++++++-++?+?++");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::rejection_format::{RejectedRequest, RejectionFormat, RejectionResponse};
 use crate::fingerprint::Fields;
-use crate::policy::KeyRules;
+use crate::policy::{KeyRules, StoredFailures};
 
 /// The shortest retention that the profiles other than the IETF draft require.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -24,11 +24,13 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// | `Ietf` | 400 | 409 | 422 | problem (RFC 9457) | the default |
 /// | `AgenticCommerce` | 400 `idempotency_key_required` | 409 `idempotency_in_flight` | 422 `idempotency_conflict` | `type`, `code`, `message` | sends `Idempotency-Key` back; stores for 24 hours at least |
 /// | `UniversalCommerce` | 400 | 409 | **409** | `code`, `content` | compares bodies byte by byte; stores for 24 hours at least |
-/// | `Stripe` | 400 | 409 `idempotency_key_in_use` | **400** `idempotency_error` | `error` with `type`, `code`, `message` | stores and replays every response, also a 500; `Stripe-Should-Retry`; stores for 24 hours at least |
+/// | `Stripe` | 400 | 409 `idempotency_key_in_use` | **400** `idempotency_error` | `error` with `type`, `code`, `message` | stores and replays failures too, also a 500, but not 401, 429, 502 and 504; `Stripe-Should-Retry`; stores for 24 hours at least |
 ///
 /// Onceward is stricter than these texts on purpose: after a 502 or 504, or a crash under [at most once](KeyRules::at_most_once), the
 /// outcome is unknown and the request does not run again by itself. Agentic Commerce asks that a retry after any 5xx runs:
-/// [`KeyRules::retryable`] does that after 500, 501 and 503, and after the lease (15 seconds) for the others.
+/// [`KeyRules::retryable`] does that after 500, 501 and 503, and after the lease (15 seconds) for the others. Stripe stores every response
+/// of an endpoint that has begun to execute. Here a 401 or 429 is not applied, so that the client can log in or wait and send the same key
+/// again, and a 502 or 504 is unknown; [`KeyRules::replay_everything`] stores these too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Profile {
@@ -93,7 +95,9 @@ impl Profile {
     /// Returns the rules of a key, with what the profile demands.
     pub(super) fn rules(self, mut rules: KeyRules) -> KeyRules {
         rules.retain = rules.retain.max(self.least_retention());
-        rules.replays_everything |= self == Self::Stripe;
+        if self == Self::Stripe {
+            rules.stored_failures = rules.stored_failures.max(StoredFailures::Certain);
+        }
         rules
     }
 

@@ -27,7 +27,8 @@ on_every_framework! {
     agentic_commerce_compares_json_by_meaning,
     agentic_commerce_runs_again_after_a_server_error,
     universal_commerce_compares_bytes_and_reports_conflicts,
-    stripe_replays_every_response_of_a_handler,
+    stripe_replays_failures_of_a_handler_that_are_certain,
+    stripe_stores_neither_a_failed_login_nor_a_gateway_error,
     profiles_store_for_a_day_at_least,
 }
 
@@ -184,9 +185,9 @@ async fn universal_commerce_compares_bytes_and_reports_conflicts<F: WebFramework
     assert!(text(&refused, "retry-after").is_some(), "{refused:?}");
 }
 
-async fn stripe_replays_every_response_of_a_handler<F: WebFramework>() {
+async fn stripe_replays_failures_of_a_handler_that_are_certain<F: WebFramework>() {
     let api = Api::of::<F>(Profile::Stripe);
-    for status in ["200", "400", "402", "500", "503"] {
+    for status in ["200", "400", "402", "403", "404", "409", "422", "425", "500", "501", "503", "505"] {
         let request = || api.post("/orders", status, "{}").header(STATUS, status);
         let (first, second) = (send(request()).await, send(request()).await);
         assert_eq!((first.status, &first.body), (second.status, &second.body), "{status}");
@@ -206,6 +207,28 @@ async fn stripe_replays_every_response_of_a_handler<F: WebFramework>() {
     }
     assert_eq!(api.send("/json", "invalid", "{}").await.said(), "201 executed");
     assert_eq!(api.ledger.runs().len(), before + 1);
+}
+
+async fn stripe_stores_neither_a_failed_login_nor_a_gateway_error<F: WebFramework>() {
+    let api = Api::of::<F>(Profile::Stripe);
+    // Stripe stores these too: docs/profiles.md says why Onceward does not.
+    for path in ["/orders", "/retryable"] {
+        for status in ["401", "429"] {
+            for _ in 0..2 {
+                let failed = send(api.post(path, status, "{}").header(STATUS, status)).await;
+                assert_eq!(failed.said(), format!("{status} not_applied"), "{path}");
+            }
+            assert_eq!(api.send(path, status, "{}").await.said(), "200 executed", "{path} {status}");
+        }
+        for status in ["502", "504"] {
+            let failed = send(api.post(path, status, "{}").header(STATUS, status)).await;
+            assert_eq!(failed.said(), format!("{status} unknown"), "{path}");
+            let before = api.ledger.runs().len();
+            let code = if path == "/orders" { "outcome_unknown" } else { "in_progress" };
+            assert_eq!(api.send(path, status, "{}").await.said(), format!("409 {code}"), "{path} {status}");
+            assert_eq!(api.ledger.runs().len(), before, "{path} {status}");
+        }
+    }
 }
 
 async fn profiles_store_for_a_day_at_least<F: WebFramework>() {
