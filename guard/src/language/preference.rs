@@ -52,9 +52,8 @@ impl Preference {
             return;
         }
         let Some(closeness) = closeness(tag, range) else { return };
-        if self.closest.is_none_or(|(other, _)| closeness > other) {
-            self.closest = Some((closeness, choice.weight));
-        }
+        // Of several ranges that are equally close, the one with the highest weight counts: `en-GB;q=0, en-US` accepts `en`.
+        self.closest = self.closest.max(Some((closeness, choice.weight)));
         if self.named.is_none_or(|other| choice.is_better_than(other)) {
             self.named = Some(choice);
         }

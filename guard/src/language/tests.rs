@@ -74,6 +74,9 @@ fn language_follows_the_header() {
         (Some("*;q=0.8, zh;q=0.5"), "en"),
         (Some("zh;q=0"), "en"),
         (Some("zh-CN;q=0, zh"), "en"),
+        (Some("en-GB;q=0, en-US, zh;q=0.1"), "en"),
+        (Some("en-US, en-GB;q=0, zh;q=0.1"), "en"),
+        (Some("zh-SG;q=0, zh-Hans, en;q=0.1"), "zh-CN"),
         (Some("zh;q=0.000, en;q=0.001"), "en"),
         // Traditional Chinese is another language, unless the reader accepts any Chinese.
         (Some("zh-TW"), "en"),
