@@ -6,13 +6,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, QueueDeclareOptions};
-use lapin::types::FieldTable;
-use lapin::{Connection, ConnectionProperties};
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, ExchangeDeclareOptions, QueueBindOptions,
+    QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind};
 use onceward::store::Redis;
 use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Policy, RunError, RunOutcome, Subject};
 
 const QUEUE: &str = "invoices";
+/// The exchange and the queue of messages that need a decision.
+const DEAD: &str = "invoices.dead";
 /// Messages that the broker delivers before the first of them is acknowledged.
 const PREFETCH: u16 = 16;
 /// Pause before a message goes back to the queue.
@@ -54,6 +59,17 @@ async fn give_up(delivery: &Delivery) -> lapin::Result<()> {
     delivery.nack(BasicNackOptions { requeue: false, multiple: false }).await.map(drop)
 }
 
+/// Declares the queue, and before it the exchange and queue of its dead letters: RabbitMQ discards a message that it cannot route there.
+async fn declare(channel: &Channel) -> lapin::Result<()> {
+    let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+    channel.exchange_declare(DEAD.into(), ExchangeKind::Fanout, durable, FieldTable::default()).await?;
+    channel.queue_declare(DEAD.into(), QueueDeclareOptions::durable(), FieldTable::default()).await?;
+    channel.queue_bind(DEAD.into(), DEAD.into(), "".into(), QueueBindOptions::default(), FieldTable::default()).await?;
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString(DEAD.into()));
+    channel.queue_declare(QUEUE.into(), QueueDeclareOptions::durable(), arguments).await.map(drop)
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut urls = std::env::args().skip(1);
@@ -63,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let guard = Guard::new(Redis::open(&store)?);
     let connection = Connection::connect(&broker, ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
-    channel.queue_declare(QUEUE.into(), QueueDeclareOptions::durable(), FieldTable::default()).await?;
+    declare(&channel).await?;
     channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
     let consuming =
         channel.basic_consume(QUEUE.into(), "".into(), BasicConsumeOptions::default(), FieldTable::default());
