@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned as _;
 
 use crate::handler::Handler;
+use crate::own_name;
 use crate::rule::Rule;
 
 /// Expands to a function with the same name, which takes the whole request and runs the handler under the rule. It is generic over the
@@ -12,19 +13,20 @@ use crate::rule::Rule;
 pub(crate) fn expand(rule: &Rule, handler: Handler) -> TokenStream {
     let (name, build) = (handler.name().clone(), rule.build());
     let (via, bounds) = bounds(&handler);
+    let request = own_name("request");
     let Handler { outer, visibility, function } = handler;
     quote! {
         #(#outer)*
         #[allow(private_bounds)]
         #visibility fn #name<OnceState, #via>(
-            request: ::onceward::axum::annotated::AnnotatedRequest<OnceState>,
+            #request: ::onceward::axum::annotated::AnnotatedRequest<OnceState>,
         ) -> ::onceward::axum::annotated::AnnotatedCall
         where
             OnceState: ::onceward::axum::annotated::HasProtection,
             #bounds
         {
             #function
-            ::onceward::axum::annotated::run(request, #build, #name)
+            ::onceward::axum::annotated::run(#request, #build, #name)
         }
     }
 }

@@ -10,6 +10,7 @@ mod policy;
 mod rule;
 
 use proc_macro::TokenStream;
+use proc_macro2::{Ident, Span};
 use quote::quote;
 
 use self::handler::Handler;
@@ -28,6 +29,12 @@ pub fn actix_once(options: TokenStream, handler: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn axum_once(options: TokenStream, handler: TokenStream) -> TokenStream {
     expand(options, handler, axum::expand)
+}
+
+/// Creates a name for a variable of the generated code. Besides its hygiene it has a prefix: `#[post]` turns a handler into a unit struct,
+/// which a variable with the same name would match as a pattern.
+fn own_name(name: &str) -> Ident {
+    Ident::new(&format!("__onceward_{name}"), Span::mixed_site())
 }
 
 /// Expands the attribute. After an error the handler stays as it is, so that the compiler reports nothing else about it.

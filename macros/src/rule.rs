@@ -1,11 +1,12 @@
 //! The rule of a handler: a policy with its options, checked.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, LitStr, Result};
 
 use crate::options::{Setting, Settings};
+use crate::own_name;
 use crate::policy::{POLICIES, Policy};
 
 /// A checked rule.
@@ -22,7 +23,7 @@ pub(crate) struct Rule {
     wait: Option<u64>,
     is_retryable: bool,
     /// The setters that take nothing, such as `bound`.
-    flags: Vec<syn::Ident>,
+    flags: Vec<Ident>,
     message: Option<LitStr>,
     subject: Option<Expr>,
 }
@@ -111,12 +112,13 @@ impl Rule {
 
     /// Returns the code that builds this rule with a `Protection`: a closure that captures nothing.
     pub(crate) fn build(&self) -> TokenStream {
-        let subject = self.subject.iter().map(|subject| quote!(let protection = protection.subject(#subject);));
+        let protection = own_name("protection");
+        let subject = self.subject.iter().map(|subject| quote!(let #protection = #protection.subject(#subject);));
         let (policy, flags) = (self.policy(), &self.flags);
         let wait = self.wait.map(duration).into_iter();
-        quote!(|protection| {
+        quote!(|#protection| {
             #(#subject)*
-            protection #policy #(.#flags())* #(.wait(#wait))* .into_any()
+            #protection #policy #(.#flags())* #(.wait(#wait))* .into_any()
         })
     }
 

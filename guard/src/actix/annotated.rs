@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use actix_web::body::{BoxBody, EitherBody};
 use actix_web::dev::Payload;
-use actix_web::{Error, FromRequest, Handler, HttpRequest, HttpResponse, Responder, web};
+use actix_web::{FromRequest, Handler, HttpRequest, HttpResponse, Responder};
 use futures_util::future::LocalBoxFuture;
 use onceward_api::Code;
 
@@ -30,7 +30,7 @@ pub struct AnnotatedRequest {
 }
 
 /// The future of a handler with `#[once]`.
-pub type AnnotatedCall = LocalBoxFuture<'static, Result<HttpResponse<EitherBody<BoxBody>>, Error>>;
+pub type AnnotatedCall = LocalBoxFuture<'static, HttpResponse<EitherBody<BoxBody>>>;
 
 impl FromRequest for AnnotatedRequest {
     type Error = Infallible;
@@ -59,16 +59,17 @@ where
     Args: FromRequest + 'static,
 {
     let AnnotatedRequest { head, body } = request;
-    let Some(protection) = protection(&head) else { return Box::pin(ready(Ok(without_guard(name, &head)))) };
+    let Some(protection) = head.app_data::<Protection>() else { return Box::pin(ready(without_guard(name, &head))) };
     let rules = protection.rules_of::<H>(build);
     let exchange = HandlerExchange::new(head, body, entered(handler));
     let call = protect(&rules, exchange, |exchange| Box::pin(exchange.pass_on()));
-    Box::pin(async move { Ok(call.await?.into_parts().1) })
-}
-
-fn protection(head: &HttpRequest) -> Option<&Protection> {
-    let shared = || head.app_data::<web::Data<Protection>>().map(|data| &***data);
-    head.app_data::<Protection>().or_else(shared)
+    Box::pin(async move {
+        match call.await {
+            Ok(response) => response.into_parts().1,
+            // A handler that returns an error loses what the error's response mappers add: here, the response of the guard.
+            Err(error) => error.error_response().map_into_right_body(),
+        }
+    })
 }
 
 /// Responds in place of a handler that the application has given no guard.
@@ -80,7 +81,7 @@ fn without_guard(handler: &str, head: &HttpRequest) -> HttpResponse<EitherBody<B
             handler,
             suppressed,
             "a handler with `#[once]` has no guard, so it did not run; add \
-             `.app_data(onceward::actix::Protection::new(&guard, subject))` to the `App`"
+             `.app_data(onceward::actix::Protection::new(&guard, subject))` to the `App`, without `web::Data`"
         );
     }
     let rejection = Rejection::new(Code::Internal);
