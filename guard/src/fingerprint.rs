@@ -1,8 +1,8 @@
 //! Fingerprints: digests that show whether two requests with the same key have the same content.
 //!
 //! Two requests have the same content if they differ only in details that a client may change in a retry, such as the order of the members
-//! of a JSON object, or the boundary of a multipart form. Every other difference counts, down to `1` and `1.0`. A body that cannot be
-//! parsed as its content type is compared byte by byte, which never equates two different bodies.
+//! of a JSON object, the spelling of a JSON number (`1`, `1.0` and `1e0`), or the boundary of a multipart form. Every other difference
+//! counts. A body that cannot be parsed as its content type is compared byte by byte, which never equates two different bodies.
 
 mod content_digest;
 pub(crate) mod fields;

@@ -6,7 +6,7 @@ mod axum;
 use std::time::Duration;
 
 use onceward::Guard;
-use onceward::http::{Framework, RequestHead as _, SubjectSource};
+use onceward::http::{Framework, Protection, RequestHead as _, SubjectSource};
 use serde::Deserialize;
 
 pub use self::actix::{configure, without_guard};
@@ -38,8 +38,19 @@ impl Submission {
         ledger.record(&self.order.id);
         // Long enough for duplicates to arrive in the meantime.
         tokio::time::sleep(Duration::from_millis(20)).await;
-        (self.status.unwrap_or(201), format!("receipt {}", uuid::Uuid::new_v4()))
+        (self.status.unwrap_or(201), receipt())
     }
+
+    /// Records the order and panics.
+    fn panic<T>(self, ledger: &Ledger) -> T {
+        ledger.record(&self.order.id);
+        panic!("the handler panics on purpose")
+    }
+}
+
+/// Returns a receipt that no other run returns.
+fn receipt() -> String {
+    format!("receipt {}", uuid::Uuid::new_v4())
 }
 
 /// The subject of a request, as a route names it in place of the default.
@@ -53,5 +64,13 @@ pub trait Annotated: crate::web_framework::WebFramework {
     const ANNOTATED_PEER: &'static str;
 
     /// Serves the shop with two worker threads.
-    fn serve_annotated(guard: &Guard, ledger: &Ledger) -> TestServer;
+    fn serve_annotated(guard: &Guard, ledger: &Ledger) -> TestServer {
+        Self::serve_protected(guard, ledger, Protection::new(guard, SubjectSource::anonymous()))
+    }
+
+    /// Serves the shop with this guard and subject.
+    fn serve_protected(guard: &Guard, ledger: &Ledger, protection: Protection<Self>) -> TestServer;
+
+    /// Serves the shop inside of a `RequireProtection`.
+    fn serve_required(guard: &Guard, ledger: &Ledger) -> TestServer;
 }

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::handler::Handler as AxumHandler;
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, MethodRouter, any};
@@ -24,7 +25,7 @@ use self::messages::{Parts, body_of, call_of, response_of};
 use crate::handler::{Handler, Takes};
 use crate::ledger::Ledger;
 use crate::reply::Reply;
-use crate::routes::{Entry, Layer, Route, Routes};
+use crate::routes::{Entry, Layer, Route, Routes, TimeLimit};
 use crate::test_server::TestServer;
 use crate::web_framework::WebFramework;
 
@@ -91,6 +92,10 @@ fn mounted(routes: &Routes<Tower>, ledger: &Ledger) -> Router {
                 answered(reply, head, body, next)
             }))
         }
+        Layer::Timeout(limit) => {
+            let ledger = ledger.clone();
+            router.layer(from_fn(move |request: Request, next: Next| limited(limit, ledger.clone(), request, next)))
+        }
     })
 }
 
@@ -109,6 +114,11 @@ fn method_router(route: &Route<Tower>, ledger: &Ledger) -> MethodRouter {
                 answered(reply, head, body, next)
             }))
         }
+        Layer::Timeout(limit) => {
+            let ledger = ledger.clone();
+            let limited = move |request: Request, next: Next| limited(limit, ledger.clone(), request, next);
+            router.layer::<_, Infallible>(from_fn(limited))
+        }
     })
 }
 
@@ -117,6 +127,19 @@ async fn answered(reply: Option<Reply>, head: Parts, body: Body, next: Next) -> 
     match reply {
         Some(reply) => response_of(reply, &head).into_response(),
         None => next.run(Request::from_parts(head, body)).await,
+    }
+}
+
+/// Drops the handler after the time that the layer sets for this request, if it sets one.
+async fn limited(limit: TimeLimit, ledger: Ledger, request: Request, next: Next) -> Response {
+    let (mut head, body) = request.into_parts();
+    let time = limit(&call_of(&mut head, &ledger, Bytes::new()));
+    let run = next.run(Request::from_parts(head, body));
+    match time {
+        Some(time) => {
+            tokio::time::timeout(time, run).await.unwrap_or_else(|_| StatusCode::SERVICE_UNAVAILABLE.into_response())
+        }
+        None => run.await,
     }
 }
 

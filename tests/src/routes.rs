@@ -1,6 +1,7 @@
 //! Routes of the acceptance suite: a table that each web framework mounts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onceward::Guard;
 use onceward::http::{Exempt, Protect, RequireProtection, SubjectSource};
@@ -44,6 +45,9 @@ pub struct Route<F: WebFramework> {
 /// A function that may respond in place of the handler.
 pub type Answer = Arc<dyn Fn(&Call) -> Option<Reply> + Send + Sync>;
 
+/// A function that limits the time of a request.
+pub type TimeLimit = fn(&Call) -> Option<Duration>;
+
 /// Middleware.
 pub enum Layer<F: WebFramework> {
     /// A guard.
@@ -56,6 +60,8 @@ pub enum Layer<F: WebFramework> {
     Compress,
     /// Responds in place of the handler.
     Answer(Answer),
+    /// Drops the handler after this time, and responds with 503.
+    Timeout(TimeLimit),
 }
 
 impl<F: WebFramework> Routes<F> {
@@ -201,6 +207,7 @@ impl<F: WebFramework> Clone for Layer<F> {
             Self::Exempt => Self::Exempt,
             Self::Compress => Self::Compress,
             Self::Answer(answer) => Self::Answer(Arc::clone(answer)),
+            Self::Timeout(limit) => Self::Timeout(*limit),
         }
     }
 }

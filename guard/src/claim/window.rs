@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Claim, Origin};
 
-/// Minimum time for which the outcome of a run is stored after the run, so that each duplicate that waits finds it.
+/// Minimum time for which the outcome of a run is stored after the run, so that each duplicate that waits finds it at its next lookup. This
+/// applies also if the run ended within the interval: just before its end, or within an interval that is shorter than two lookups.
 const HANDOVER: Duration = Duration::from_secs(1);
 
 impl Claim {

@@ -14,7 +14,8 @@ pub(super) fn describe<F: Framework>(rules: &RouteRules<F>, route: &str) -> Desc
     let policy = &rules.route.policy;
     let mut described = DescribedRoute::new(route, name(policy));
     described.retention = policy.retention();
-    described.retention_header = rules.retention_header.as_ref().map(|name| name.to_string());
+    let retention_header = rules.retention_header.as_ref().filter(|_| described.retention.is_some());
+    described.retention_header = retention_header.map(|name| name.to_string());
     described.wait = rules.route.wait.filter(|wait| *wait > Duration::ZERO && described.retention.is_some());
     described.rejections = rules.format.name().to_owned();
     described.body_limit = Some(rules.reader.limit as u64);

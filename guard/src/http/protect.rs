@@ -2,6 +2,8 @@
 
 mod policy;
 
+#[cfg(feature = "macros")]
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -148,7 +150,6 @@ pub struct Protect<F: Framework, P = AnyPolicy> {
 
 impl<F: Framework> Protect<F, TokenPolicy> {
     /// Like [`token`](Self::token), for a guard that was found to be shared by all workers.
-    #[cfg(feature = "macros")]
     pub(super) fn token_of_shared(guard: &Guard, subject: SubjectSource<F::Request>) -> Self {
         Self::of_shared(guard, subject, Policy::token(), 0)
     }
@@ -160,7 +161,8 @@ impl<F: Framework> Protect<F, TokenPolicy> {
     /// If every worker of an actix-web server builds its own memory store: build the guard before `HttpServer::new`.
     #[track_caller]
     pub fn token(guard: &Guard, subject: SubjectSource<F::Request>) -> Self {
-        Self::new(guard, subject, Policy::token(), 0)
+        F::assert_shared(guard);
+        Self::token_of_shared(guard, subject)
     }
 
     /// Stores the response for `retain`, and replays it to duplicates: a browser shows the response to the second click. The same token
@@ -184,7 +186,6 @@ impl<F: Framework> Protect<F, TokenPolicy> {
 
 impl<F: Framework> Protect<F, KeyPolicy> {
     /// Like [`key`](Self::key), for a guard that was found to be shared by all workers.
-    #[cfg(feature = "macros")]
     pub(super) fn key_of_shared(guard: &Guard, subject: SubjectSource<F::Request>, rules: KeyRules) -> Self {
         let answer_limit = rules.reply_limit;
         Self::of_shared(guard, subject, Policy::key(rules), answer_limit)
@@ -227,30 +228,24 @@ impl<F: Framework> Protect<F, KeyPolicy> {
     /// As [`Protect::token`] does.
     #[track_caller]
     pub fn key(guard: &Guard, subject: SubjectSource<F::Request>, rules: KeyRules) -> Self {
-        let answer_limit = rules.reply_limit;
-        Self::new(guard, subject, Policy::key(rules), answer_limit)
+        F::assert_shared(guard);
+        Self::key_of_shared(guard, subject, rules)
     }
 
     /// Applies a published contract; the table of [`Profile`] has its differences. Call it last: a later setter overrides it.
     #[must_use]
-    pub fn profile(mut self, profile: Profile) -> Self {
-        if let Policy::Key(rules) = &mut self.rules.route.policy {
-            *rules = profile.rules(rules.clone());
-        }
-        if let Some(fields) = profile.fields() {
-            self.rules.reader.fields = fields;
-        }
-        self.rules.profile = profile;
-        self.rules.reader.is_optional &= !profile.requires_key();
-        self.rejections(profile)
+    pub fn profile(self, profile: Profile) -> Self {
+        self.with_profile(profile).rejections(profile)
     }
 }
 
 impl<F: Framework> Protect<F, IntervalPolicy> {
     /// Like [`interval`](Self::interval), for a guard that was found to be shared by all workers.
-    #[cfg(feature = "macros")]
     pub(super) fn interval_of_shared(guard: &Guard, subject: SubjectSource<F::Request>, rules: IntervalRules) -> Self {
-        Self::of_shared(guard, subject, Policy::interval(rules), 0)
+        let remember = rules.remember;
+        let mut protect = Self::of_shared(guard, subject, Policy::interval(rules), remember.unwrap_or(0));
+        protect.rules.route.wait = remember.map(|_| WAIT);
+        protect
     }
 
     /// Accepts at most one equivalent request per subject and interval. Requests are equivalent if they have the same content, or, with
@@ -260,10 +255,8 @@ impl<F: Framework> Protect<F, IntervalPolicy> {
     /// As [`Protect::token`] does.
     #[track_caller]
     pub fn interval(guard: &Guard, subject: SubjectSource<F::Request>, rules: IntervalRules) -> Self {
-        let answer_limit = rules.remember.unwrap_or(0);
-        let mut protect = Self::new(guard, subject, Policy::interval(rules), answer_limit);
-        protect.rules.route.wait = (answer_limit > 0).then_some(WAIT);
-        protect
+        F::assert_shared(guard);
+        Self::interval_of_shared(guard, subject, rules)
     }
 
     /// Stores the response until the interval ends, and replays it to duplicates, which are rejected as `too_soon` otherwise. See
@@ -432,7 +425,8 @@ impl<F: Framework, P: ComparesContent> Protect<F, P> {
 /// Setters for routes that compare content and have another id, such as a key.
 impl<F: Framework, P: SkipsLargeBodies> Protect<F, P> {
     /// Accepts a body over the limit without comparing it. By default it is rejected. A body that contains the [key](KeySource::body) is
-    /// always rejected if it is over the limit.
+    /// always rejected if it is over the limit, and so is one in an interval without a name whose rules
+    /// [remember](IntervalRules::remember) the response: all large bodies would receive the same one.
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
@@ -462,8 +456,9 @@ impl<F: Framework, P: StoresResponses> Protect<F, P> {
         self
     }
 
-    /// Says how long a response is stored, in `Onceward-Retention`: whole seconds, counted from the first response. Each response that is
-    /// stored has the header, and each replay of it. By default, no response has it.
+    /// Says how long a response is stored, in `Onceward-Retention`: whole seconds, rounded up, counted from the first response. Each
+    /// response that is stored has the header, and each replay of it. A response that is streamed or too large is not stored. By default,
+    /// no response has the header.
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
@@ -527,12 +522,6 @@ impl<F: Framework, P: StoresResponses> Protect<F, P> {
 
 /// Setters of every policy.
 impl<F: Framework, P> Protect<F, P> {
-    #[track_caller]
-    fn new(guard: &Guard, subject: SubjectSource<F::Request>, policy: Policy, answer_limit: usize) -> Self {
-        F::assert_shared(guard);
-        Self::of_shared(guard, subject, policy, answer_limit)
-    }
-
     fn of_shared(guard: &Guard, subject: SubjectSource<F::Request>, policy: Policy, answer_limit: usize) -> Self {
         Self { rules: RouteRules::new(guard, subject, policy, answer_limit), policy: PhantomData }
     }
@@ -549,6 +538,25 @@ impl<F: Framework, P> Protect<F, P> {
     /// Returns the rules, as each service behind this layer shares them.
     pub(crate) fn shared_rules(&self) -> Arc<RouteRules<F>> {
         Arc::new(self.rules.clone())
+    }
+
+    /// Applies the rules of a profile to a route with a key, without its format.
+    pub(super) fn with_profile(mut self, profile: Profile) -> Self {
+        let Policy::Key(rules) = &mut self.rules.route.policy else { return self };
+        *rules = profile.rules(rules.clone());
+        if let Some(fields) = profile.fields() {
+            self.rules.reader.fields = fields;
+        }
+        self.rules.profile = profile;
+        self.rules.reader.is_optional &= !profile.requires_key();
+        self
+    }
+
+    /// Sets the name of the header that says how long a response is stored. Without stored responses it has no effect.
+    #[cfg(feature = "macros")]
+    pub(super) fn with_retention_header(mut self, name: Option<Cow<'static, str>>) -> Self {
+        self.rules.retention_header = name;
+        self
     }
 
     fn retyped<Q>(self) -> Protect<F, Q> {

@@ -1,13 +1,16 @@
 //! The guard and the subject of the handlers with `#[once]`.
 
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::framework::Framework;
+use super::profile::Profile;
 use super::protect::{IntervalPolicy, KeyPolicy, Protect, TokenPolicy};
 use super::rejection_format::RejectionFormat;
+use super::retention_header::RetentionHeader;
 use super::route_rules::RouteRules;
 use super::subject_source::SubjectSource;
 use crate::guard::Guard;
@@ -18,11 +21,15 @@ type HandlerRules<F> = HashMap<TypeId, Arc<RouteRules<F>>>;
 /// The guard and the subject of all handlers with the attribute `once` ([actix-web](crate::actix::once), [axum](crate::axum::once)).
 ///
 /// Build one, and give it to the application: `App::app_data` of actix-web, the state of a router of axum. The methods `token`, `key` and
-/// `interval` create middleware with the same guard and subject, for a route that needs more than the attribute offers.
+/// `interval` create middleware with the same guard, subject and settings, for a route that needs more than the attribute offers, and for
+/// the [description](Protect::describe) of a handler with the attribute.
 pub struct Protection<F: Framework> {
     guard: Guard,
     subject: SubjectSource<F::Request>,
     format: RejectionFormat,
+    profile: Profile,
+    /// The name of the header that says how long a response is stored; `None` if no response says so.
+    retention_header: Option<Cow<'static, str>>,
     /// The rules of each handler, which are built when it receives its first request.
     handlers: Arc<RwLock<HandlerRules<F>>>,
 }
@@ -35,7 +42,14 @@ impl<F: Framework> Protection<F> {
     #[track_caller]
     pub fn new(guard: &Guard, subject: SubjectSource<F::Request>) -> Self {
         F::assert_shared(guard);
-        Self { guard: guard.clone(), subject, format: RejectionFormat::problem(), handlers: Arc::default() }
+        Self {
+            guard: guard.clone(),
+            subject,
+            format: RejectionFormat::problem(),
+            profile: Profile::Ietf,
+            retention_header: None,
+            handlers: Arc::default(),
+        }
     }
 
     /// Sets another source of the subject.
@@ -50,19 +64,43 @@ impl<F: Framework> Protection<F> {
         Self { format: format.into(), handlers: Arc::default(), ..self }
     }
 
+    /// Applies a published contract to all handlers with a key, as [`Protect::profile`] does for one route. Rejections of handlers with a
+    /// token or an interval have its format. What the contract demands takes precedence over the attribute: a longer retention, and a
+    /// key where the attribute has `optional`.
+    #[must_use]
+    pub fn profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }.rejections(profile)
+    }
+
+    /// Says how long a response is stored, as [`Protect::show_retention`] does for one route.
+    #[must_use]
+    pub fn show_retention(self) -> Self {
+        Self { retention_header: Some(RetentionHeader::NAME), handlers: Arc::default(), ..self }
+    }
+
+    /// Like [`show_retention`](Self::show_retention), in a header with this name.
+    #[must_use]
+    pub fn retention_header(self, name: &F::HeaderName) -> Self {
+        Self { retention_header: Some(name.as_ref().to_owned().into()), handlers: Arc::default(), ..self }
+    }
+
     /// Requires a one-time token; see [`Protect::token`].
     pub fn token(&self) -> Protect<F, TokenPolicy> {
-        Protect::token_of_shared(&self.guard, self.subject.clone()).rejections(self.format.clone())
+        self.set_up(Protect::token_of_shared(&self.guard, self.subject.clone()))
     }
 
     /// Requires a key; see [`Protect::key`].
     pub fn key(&self, rules: KeyRules) -> Protect<F, KeyPolicy> {
-        Protect::key_of_shared(&self.guard, self.subject.clone(), rules).rejections(self.format.clone())
+        self.set_up(Protect::key_of_shared(&self.guard, self.subject.clone(), rules).profile(self.profile))
     }
 
     /// Accepts at most one equivalent request per subject and interval; see [`Protect::interval`].
     pub fn interval(&self, rules: IntervalRules) -> Protect<F, IntervalPolicy> {
-        Protect::interval_of_shared(&self.guard, self.subject.clone(), rules).rejections(self.format.clone())
+        self.set_up(Protect::interval_of_shared(&self.guard, self.subject.clone(), rules))
+    }
+
+    fn set_up<P>(&self, protect: Protect<F, P>) -> Protect<F, P> {
+        protect.with_retention_header(self.retention_header.clone()).rejections(self.format.clone())
     }
 
     /// Returns the rules of a handler, which `protect` builds for its first request.
@@ -72,7 +110,8 @@ impl<F: Framework> Protection<F> {
             return Arc::clone(rules);
         }
         let mut handlers = self.handlers.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(handlers.entry(handler).or_insert_with(|| protect(self.clone()).shared_rules()))
+        let build = || protect(self.clone()).with_profile(self.profile).shared_rules();
+        Arc::clone(handlers.entry(handler).or_insert_with(build))
     }
 }
 
@@ -82,6 +121,8 @@ impl<F: Framework> Clone for Protection<F> {
             guard: self.guard.clone(),
             subject: self.subject.clone(),
             format: self.format.clone(),
+            profile: self.profile,
+            retention_header: self.retention_header.clone(),
             handlers: Arc::clone(&self.handlers),
         }
     }

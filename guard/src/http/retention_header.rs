@@ -7,7 +7,7 @@ use onceward_api::{Outcome, header};
 
 use crate::policy::Policy;
 
-/// The header of a route that says how long its responses are stored, in whole seconds.
+/// The header of a route that says how long its responses are stored, in whole seconds, rounded up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RetentionHeader {
     pub(crate) name: Cow<'static, str>,
@@ -20,7 +20,8 @@ impl RetentionHeader {
 
     /// Creates the header for a policy; `None` if it stores no responses.
     pub(super) fn of(policy: &Policy, name: Cow<'static, str>) -> Option<Self> {
-        let seconds = policy.retention()?.as_secs();
+        // Rounded up: a client that goes by it does not take a stored response for a forgotten one.
+        let seconds = policy.retention()?.as_millis().div_ceil(1_000);
         Some(Self { name, value: seconds.to_string().into() })
     }
 
@@ -38,7 +39,7 @@ mod tests {
     use crate::policy::{IntervalRules, KeyRules, TokenRules};
 
     #[test]
-    fn header_has_the_retention_of_the_policy_in_seconds() {
+    fn header_has_the_retention_of_the_policy_in_seconds_rounded_up() {
         let value = |policy: Policy| {
             let header = RetentionHeader::of(&policy, RetentionHeader::NAME)?;
             assert_eq!(header.name, "onceward-retention");
@@ -47,7 +48,7 @@ mod tests {
         let (minute, interval) = (Duration::from_secs(60), || IntervalRules::new().every(Duration::from_millis(2_500)));
         assert_eq!(value(Policy::key(KeyRules::at_most_once())).as_deref(), Some("86400"));
         assert_eq!(value(Policy::Token(TokenRules::new().remember(minute))).as_deref(), Some("60"));
-        assert_eq!(value(Policy::interval(interval().unwrap().remember())).as_deref(), Some("2"));
+        assert_eq!(value(Policy::interval(interval().unwrap().remember())).as_deref(), Some("3"));
         assert_eq!(value(Policy::interval(interval().unwrap())), None);
         assert_eq!(value(Policy::token()), None);
     }

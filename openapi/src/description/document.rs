@@ -168,7 +168,12 @@ fn status(code: Code, format: &str) -> u16 {
 /// Returns the codes by which the guard of a route rejects requests.
 fn codes(route: &DescribedRoute) -> Vec<Code> {
     let is_stored = route.retention.is_some();
-    let has_id = route.policy == DescribedPolicy::Key || route.key_from.is_some();
+    // A function of the application may read the key or name: then its place is not described, but it is required.
+    let has_id = match route.policy {
+        DescribedPolicy::Key => true,
+        DescribedPolicy::Interval => route.required || route.key_from.is_some(),
+        DescribedPolicy::Token | DescribedPolicy::None => false,
+    };
     let by_policy: &[(bool, &[Code])] = match route.policy {
         DescribedPolicy::Token => &[
             (route.required, &[Code::TokenMissing]),

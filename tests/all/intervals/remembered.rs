@@ -6,8 +6,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use onceward::http::protect::{IntervalPolicy, RememberedIntervalPolicy};
-use onceward::http::{KeySource as KeyFrom, Protect};
+use onceward::http::{KeySource as KeyFrom, Protect, Protection};
 use onceward::store::{Memory, Sql};
+use onceward::testing::FailingStore;
 use onceward::{
     Effect, Fields, Guard, Intent, IntervalRules, Key, KeyRules, ManualClock, Policy, Reply, RunOutcome, Settled,
     Subject, Verdict, testing,
@@ -43,6 +44,10 @@ on_every_framework! {
     selected_fields_decide_which_requests_share_a_response,
     large_response_and_large_request_are_not_replayed,
     look_returns_the_stored_response,
+    rules_that_remember_replay_from_every_constructor,
+    large_bodies_never_share_a_response,
+    short_interval_lasts_a_second_after_its_run,
+    failed_store_rejects_unless_the_interval_fails_open,
     concurrent_duplicates_on_two_processes_receive_one_response (threads),
     concurrent_duplicates_on_one_process_receive_one_response (threads),
     concurrent_duplicates_on_two_processes_and_sqlite_receive_one_response (threads),
@@ -240,6 +245,101 @@ async fn look_returns_the_stored_response<F: WebFramework>() {
     let looked = look().await;
     assert_eq!((looked.said().as_str(), looked.body), (REPLAYED, first.body));
     assert_eq!(bed.ledger.runs().len(), 1);
+}
+
+/// The rules may say `remember` themselves, and `Protection` builds the same middleware as `Protect`.
+async fn rules_that_remember_replay_from_every_constructor<F: WebFramework>() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let rules = || every(MINUTE).remember();
+    let constructed = [
+        Protect::<F, IntervalPolicy>::interval(&guard, user::<F>(), rules()).into_any(),
+        Protection::<F>::new(&guard, user::<F>()).interval(rules()).into_any(),
+        Protection::<F>::new(&guard, user::<F>()).interval(every(MINUTE)).remember().into_any(),
+    ];
+    let paths = ["/protect", "/protection", "/remember"];
+    let routes = constructed
+        .into_iter()
+        .zip(paths)
+        .fold(Routes::new(), |routes, (protect, path)| routes.any(path, protect, Handler::of_body(purchase)));
+    let served = F::serve(&ledger, routes);
+    for path in paths {
+        let ask = || plainly(&served.url, path, path).header(USER, "alice").header(TAKES, 300).body("tea");
+        let runs = ledger.count("begun");
+        let slow = tokio::spawn(send(ask()));
+        until("it has begun", LONG, || async { ledger.count("begun") == runs + 1 }).await;
+        let beside = send(ask()).await;
+        let first = slow.await.unwrap();
+        assert_eq!((first.said().as_str(), beside.said().as_str()), (RAN, REPLAYED), "{path}");
+        let again = send(ask()).await;
+        assert_eq!((again.said().as_str(), &again.body, &beside.body), (REPLAYED, &first.body, &first.body), "{path}");
+        assert_eq!(ledger.count(path), 1);
+    }
+}
+
+/// Bodies over the limit have one fingerprint. Without a name, they would be one request.
+async fn large_bodies_never_share_a_response<F: WebFramework>() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let of = |rules| Protect::<F, IntervalPolicy>::interval(&guard, user::<F>(), rules).body_limit(1_000);
+    let named = of(every(MINUTE)).remember().from(KeyFrom::header(ORDER).unwrap()).skip_large_bodies();
+    let routes = Routes::new()
+        .any("/remembered", of(every(MINUTE).remember()).skip_large_bodies(), Handler::of_body(purchase))
+        .any("/plain", of(every(MINUTE)).skip_large_bodies(), Handler::of_body(purchase))
+        .any("/named", named, Handler::of_body(purchase));
+    let served = F::serve(&ledger, routes);
+    let ask = async |path: &str, order: &str, body: &str| {
+        send(plainly(&served.url, path, order).header(USER, "alice").body(body.repeat(2_000))).await.said()
+    };
+    for body in ["x", "y"] {
+        assert_eq!(ask("/remembered", body, body).await, "413 body_too_large");
+        assert_eq!(ask("/named", body, body).await, RAN);
+    }
+    // Without a stored response, only time is lost.
+    assert_eq!([ask("/plain", "p", "x").await, ask("/plain", "q", "y").await], [RAN, "409 too_soon"]);
+    assert_eq!(ledger.runs(), ["x", "y", "p"]);
+}
+
+async fn short_interval_lasts_a_second_after_its_run<F: WebFramework>() {
+    for interval in [MILLISECOND, Duration::from_millis(500), Duration::from_millis(1_500)] {
+        let bed = Bed::changed::<F, _>(every(interval), |protect| protect);
+        let (end, unknown) = (interval.max(Duration::from_secs(1)), || send(bed.post("/panic").body("tea")));
+        assert_eq!((bed.ask().await.said().as_str(), unknown().await.status), (RAN, 500));
+        bed.clock.advance(end - MILLISECOND);
+        assert_eq!(bed.ask().await.said(), REPLAYED, "{interval:?}");
+        assert_eq!(unknown().await.said(), "409 outcome_unknown", "{interval:?}");
+        bed.clock.advance(MILLISECOND);
+        assert_eq!((bed.ask().await.said().as_str(), unknown().await.status), (RAN, 500), "{interval:?}");
+    }
+}
+
+async fn failed_store_rejects_unless_the_interval_fails_open<F: WebFramework>() {
+    let (store, ledger) = (FailingStore::new(Memory::new()), Ledger::new());
+    let guard = Guard::new(store.clone());
+    let of = |rules: IntervalRules| Protect::<F, IntervalPolicy>::interval(&guard, user::<F>(), rules.remember());
+    let routes = Routes::new().any("/closed", of(every(MINUTE)), Handler::of_body(purchase)).any(
+        "/open",
+        of(every(MINUTE).fail_open()),
+        Handler::of_body(purchase),
+    );
+    let served = F::serve(&ledger, routes);
+    let ask = async |path: &str, body: &'static str| {
+        let answer = send(plainly(&served.url, path, path).header(USER, "alice").body(body)).await;
+        (answer.said(), answer.body)
+    };
+    let stored = [ask("/closed", "tea").await, ask("/open", "tea").await];
+    assert!(stored.iter().all(|(said, _)| said == RAN), "{stored:?}");
+
+    store.fail_not_executed();
+    for body in ["tea", "milk"] {
+        assert_eq!(ask("/closed", body).await.0, "503 store_unavailable");
+        assert_eq!(ask("/open", body).await.0, "200 unprotected");
+    }
+    assert_eq!((guard.let_through(), ledger.count("/closed"), ledger.count("/open")), (2, 1, 3));
+
+    store.recover();
+    for (path, (_, body)) in ["/closed", "/open"].into_iter().zip(stored) {
+        assert_eq!(ask(path, "tea").await, (REPLAYED.to_owned(), body), "the response from before the failure");
+        assert_eq!(ask(path, "milk").await.0, RAN, "nothing was stored during the failure");
+    }
 }
 
 /// Races for ten contents.

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use onceward::http::{Envelope, Profile, Protection, SubjectSource};
 use onceward::store::Memory;
 use onceward::{Guard, Mode};
+use onceward_api::Code;
+use onceward_api::header::RETENTION;
 use onceward_tests::annotated_shop::{Annotated, MESSAGE};
 use onceward_tests::client::{Answer, http, send, token, token_for};
 use onceward_tests::ledger::Ledger;
@@ -27,6 +30,13 @@ on_every_framework! {
     subject_of_one_handler_replaces_the_default,
     guard_that_is_off_passes_requests_on,
     two_applications_with_one_handler_have_their_own_guards,
+    panic_is_rejected_as_internal_and_its_outcome_is_unknown,
+    panic_response_has_the_format_of_the_protection,
+    every_kind_of_response_is_stored_and_replayed,
+    handler_without_arguments_runs_once,
+    handler_counts_as_protected_route,
+    protection_has_a_profile_and_shows_the_retention,
+    profile_takes_precedence_over_the_attribute,
 }
 
 struct Served {
@@ -37,6 +47,13 @@ struct Served {
 impl Served {
     fn on<F: Annotated>() -> Self {
         Self::with::<F>(Guard::new(Memory::new()))
+    }
+
+    /// Serves the shop with a changed `Protection`.
+    fn by<F: Annotated>(change: impl FnOnce(Protection<F>) -> Protection<F>) -> Self {
+        let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+        let protection = change(Protection::new(&guard, SubjectSource::anonymous()));
+        Self { server: F::serve_protected(&guard, &ledger, protection), ledger }
     }
 
     fn with<F: Annotated>(guard: Guard) -> Self {
@@ -224,4 +241,102 @@ async fn two_applications_with_one_handler_have_their_own_guards<F: Annotated>()
         assert_eq!(shop.with_key("/payments", "k", &order("a")).await.said(), "201 executed");
     }
     assert_eq!(shops.each_ref().map(|shop| shop.ledger.runs().len()), [1, 1]);
+}
+
+async fn panic_is_rejected_as_internal_and_its_outcome_is_unknown<F: Annotated>() {
+    let shop = Served::on::<F>();
+    let first = shop.with_key("/panics", "k", &order("a")).await;
+    assert_eq!((first.said().as_str(), first.problem().code), ("500 internal", Code::Internal));
+    assert_eq!(first.headers["onceward-retry"], first.problem().retry.as_str());
+    assert_eq!(shop.with_key("/panics", "k", &order("a")).await.said(), "409 outcome_unknown");
+
+    let token = token(shop.url()).await;
+    let first = shop.with_token("/panics-with-token", &token, &order("b")).await;
+    assert_eq!((first.said().as_str(), first.problem().code), ("500 internal", Code::Internal));
+    assert_eq!(shop.with_token("/panics-with-token", &token, &order("b")).await.status, 409);
+    assert_eq!(shop.ledger.runs(), ["a", "b"]);
+}
+
+async fn panic_response_has_the_format_of_the_protection<F: Annotated>() {
+    let envelope = Envelope::new().code(Code::Internal, 20_500).default_code(20_000);
+    let shop = Served::by::<F>(|protection| protection.rejections(envelope));
+    let code = |answer: &Answer| serde_json::from_slice::<Value>(&answer.body).unwrap()["code"].clone();
+    let panicked = shop.with_key("/panics", "k", &order("a")).await;
+    assert_eq!((panicked.said().as_str(), code(&panicked)), ("500 internal", json!(20_500)));
+    let missing = send(shop.request("/payments").json(&order("a"))).await;
+    assert_eq!((missing.outcome.as_str(), code(&missing)), ("key_missing", json!(20_000)));
+}
+
+async fn every_kind_of_response_is_stored_and_replayed<F: Annotated>() {
+    let shop = Served::on::<F>();
+    for (path, body, status) in
+        [("/results", order("a"), 200), ("/results", failing("b", 422), 422), ("/responders", order("c"), 200)]
+    {
+        let first = shop.with_key(path, &body.to_string().replace('"', ""), &body).await;
+        let second = shop.with_key(path, &body.to_string().replace('"', ""), &body).await;
+        let said = (first.said(), second.said());
+        assert_eq!(said, (format!("{status} executed"), format!("{status} replayed")), "{path}");
+        assert!(first.body.starts_with(b"receipt ") && first.body == second.body, "{path}");
+        assert_eq!(first.headers.contains_key("x-shop"), path == "/responders");
+    }
+    assert_eq!(shop.with_key("/results", "own", &failing("d", 429)).await.said(), "429 not_applied");
+    assert_eq!(shop.ledger.runs(), ["a", "b", "c", "d"]);
+}
+
+async fn handler_without_arguments_runs_once<F: Annotated>() {
+    let shop = Served::on::<F>();
+    let first = send(shop.request("/no-arguments").header("idempotency-key", "k")).await;
+    let second = send(shop.request("/no-arguments").header("idempotency-key", "k")).await;
+    assert_eq!((first.said(), second.said()), ("200 executed".to_owned(), "200 replayed".to_owned()));
+    assert_eq!(first.body, second.body, "each run has a receipt of its own");
+    assert_eq!(send(shop.request("/no-arguments")).await.said(), "400 key_missing");
+}
+
+async fn handler_counts_as_protected_route<F: Annotated>() {
+    let (guard, ledger) = (Guard::new(Memory::new()), Ledger::new());
+    let shop = Served { server: F::serve_required(&guard, &ledger), ledger };
+    assert_eq!(shop.with_key("/payments", "k", &order("a")).await.said(), "201 executed");
+    assert_eq!(shop.with_key("/payments", "k", &order("a")).await.said(), "201 replayed");
+    assert_eq!(send(shop.request("/messages").json(&order("b"))).await.said(), "201 executed");
+    for _ in 0..2 {
+        assert_eq!(send(shop.request("/unprotected")).await.status, 500, "no guard has seen it");
+    }
+    assert_eq!(shop.with_key("/payments", "next", &order("c")).await.said(), "201 executed");
+    assert_eq!(shop.ledger.runs(), ["a", "b", "c"]);
+}
+
+async fn protection_has_a_profile_and_shows_the_retention<F: Annotated>() {
+    let shop = Served::by::<F>(|protection| protection.profile(Profile::UniversalCommerce).show_retention());
+    let retention = |answer: &Answer| answer.headers.get(RETENTION).map(|value| value.to_str().unwrap().to_owned());
+    let pay = async |order: Value| {
+        let answer = shop.with_key("/payments", "k", &order).await;
+        (answer.said(), retention(&answer))
+    };
+    let day = Some("86400".to_owned());
+    assert_eq!(pay(order("a")).await, ("201 executed".to_owned(), day.clone()));
+    assert_eq!(pay(order("a")).await, ("201 replayed".to_owned(), day));
+    assert_eq!(pay(order("b")).await, ("409 key_reused".to_owned(), None), "the status of the profile");
+    let token = token(shop.url()).await;
+    let remembered = shop.with_token("/remembered", &token, &order("c")).await;
+    assert_eq!((remembered.said().as_str(), retention(&remembered)), ("201 executed", Some("600".to_owned())));
+    let message = || send(shop.request("/remembered-messages").json(&json!({"order": {"id": "d"}})));
+    for said in ["201 executed", "201 replayed"] {
+        let answer = message().await;
+        assert_eq!((answer.said().as_str(), retention(&answer)), (said, Some("3600".to_owned())));
+    }
+    let plain = send(shop.request("/messages").json(&order("e"))).await;
+    assert_eq!((plain.said().as_str(), retention(&plain)), ("201 executed", None));
+}
+
+/// The attribute says `retain = "1h"` and `optional`.
+async fn profile_takes_precedence_over_the_attribute<F: Annotated>() {
+    let name = F::header_name("x-kept-for");
+    let shop = Served::by::<F>(|protection| protection.profile(Profile::AgenticCommerce).retention_header(&name));
+    let first = shop.with_key("/retryable", "k", &order("a")).await;
+    assert_eq!((first.said().as_str(), &first.headers["x-kept-for"]), ("201 executed", &"86400".parse().unwrap()));
+    assert_eq!((&first.headers["idempotency-key"], first.headers.get(RETENTION)), (&"k".parse().unwrap(), None));
+    let missing = send(shop.request("/retryable").json(&order("a"))).await;
+    let body: Value = serde_json::from_slice(&missing.body).unwrap();
+    assert_eq!((missing.said().as_str(), &body["code"]), ("400 key_missing", &json!("idempotency_key_required")));
+    assert_eq!(shop.ledger.runs(), ["a"]);
 }

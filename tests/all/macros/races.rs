@@ -3,7 +3,7 @@
 use onceward::Guard;
 use onceward::store::Memory;
 use onceward_tests::annotated_shop::Annotated;
-use onceward_tests::client::{Answer, http, token};
+use onceward_tests::client::{Answer, http, token, token_for};
 use onceward_tests::ledger::Ledger;
 use onceward_tests::on_every_framework;
 use onceward_tests::peer::Peer;
@@ -20,15 +20,17 @@ on_every_framework! {
 }
 
 const RACERS: usize = 32;
-/// The handlers, with the header that names a submission. Two of them need none.
-const HANDLERS: [(&str, Option<&str>); 7] = [
+/// The handlers, with the header that names a submission. Three of them need none.
+const HANDLERS: [(&str, Option<&str>); 9] = [
     ("orders", Some("onceward-token")),
     ("remembered", Some("onceward-token")),
+    ("bound", Some("onceward-token")),
     ("payments", Some("idempotency-key")),
     ("retryable", Some("idempotency-key")),
     ("mine", Some("idempotency-key")),
     ("by-order", None),
     ("messages", None),
+    ("remembered-messages", None),
 ];
 
 /// Sends each submission many times, over these servers.
@@ -37,6 +39,9 @@ async fn race(urls: &[&str], ledger: &Ledger, rounds: usize) {
     for (number, (path, header)) in (0..rounds).flat_map(|number| HANDLERS.map(|handler| (number, handler))) {
         let order = format!("{path}-{number}");
         let name = match header {
+            Some("onceward-token") if path == "bound" => {
+                token_for(urls[number % urls.len()], r#"{"action": "POST /bound"}"#).await
+            }
             Some("onceward-token") => token(urls[number % urls.len()]).await,
             _ => order.clone(),
         };

@@ -1,13 +1,14 @@
 //! An application describes its rules: at `/.well-known/onceward`, and in its own OpenAPI document.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use actix_web::{App, HttpResponse, test as application, web};
 use axum::Router;
 use onceward::actix::Actix;
-use onceward::api::{DescribedPolicy, Description, KeyPlace};
+use onceward::api::{DescribedPolicy, DescribedRoute, Description, KeyPlace};
 use onceward::http::protect::{IntervalPolicy, KeyPolicy, TokenPolicy};
-use onceward::http::{Envelope, KeySource, Profile, Protect, SubjectSource};
+use onceward::http::{Envelope, KeySource, Profile, Protect, Protection, SubjectSource};
 use onceward::store::Memory;
 use onceward::tower::Tower;
 use onceward::{Guard, IntervalRules, KeyRules, Secret};
@@ -134,15 +135,40 @@ fn references(value: &Value) -> Vec<String> {
     }
 }
 
+/// Asserts that a document is valid, as far as its parts refer to each other, and returns it.
+fn document_of(document: &utoipa::openapi::OpenApi) -> Value {
+    let text = document.to_json().unwrap();
+    let parsed: utoipa::openapi::OpenApi = serde_json::from_str(&text).expect("utoipa can read what it has written");
+    assert_eq!(parsed.to_json().unwrap(), text);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    for reference in references(&document) {
+        assert!(document.pointer(reference.strip_prefix('#').unwrap()).is_some(), "{reference} leads nowhere");
+    }
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values());
+    for operation in operations {
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let mut names = HashSet::new();
+        for parameter in parameters {
+            assert!(parameter["schema"].is_object() && parameter["required"].is_boolean(), "{parameter}");
+            assert!(["header", "path", "query"].contains(&parameter["in"].as_str().unwrap()), "{parameter}");
+            let name = parameter["name"].as_str().unwrap().to_ascii_lowercase();
+            assert!(names.insert((parameter["in"].to_string(), name)), "given twice: {parameter}");
+        }
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            assert!(status.parse::<u16>().is_ok_and(|status| (100..600).contains(&status)), "{status}");
+            assert!(response["description"].is_string(), "{response}");
+        }
+    }
+    document
+}
+
 #[test]
 fn openapi_document_of_the_application_receives_parameters_and_rejections() {
     let mut document = Api::openapi();
     let undocumented = described::<Tower>().add_to(&mut document).unwrap_err();
     assert_eq!(undocumented.0, ["/search", "/named"]);
-    let document: Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
-    for reference in references(&document) {
-        assert!(document.pointer(reference.strip_prefix('#').unwrap()).is_some(), "{reference} leads nowhere");
-    }
+    let document = document_of(&document);
     let order = &document["paths"]["/orders"]["post"];
     assert_eq!(
         (&order["parameters"][0]["name"], &order["parameters"][0]["in"]),
@@ -200,11 +226,61 @@ async fn rejection_conforms_to_the_merged_document() {
     assert!(!schema.is_valid(&json!({"title": "no problem"})));
 }
 
+/// Returns the codes that the operation of a path documents.
+fn codes_of(document: &Value, path: &str) -> Vec<String> {
+    let responses = document["paths"][path]["post"]["responses"].as_object().unwrap();
+    let texts = responses.values().filter_map(|response| response["description"].as_str());
+    texts.flat_map(|text| text.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
 #[test]
 fn interval_and_unprotected_routes_are_described() {
-    let route = onceward::api::DescribedRoute::new("/x", DescribedPolicy::None);
-    assert_eq!(serde_json::to_value(&route).unwrap()["policy"], "none");
-    let mut document = Api::openapi();
-    Description::new().route(route).add_to(&mut document).unwrap();
+    let guard = Guard::new(Memory::new());
+    let rules = || IntervalRules::new().every(Duration::from_secs(5)).unwrap();
+    let interval = |rules| Protect::<Tower, IntervalPolicy>::interval(&guard, SubjectSource::anonymous(), rules);
+    let chosen = || KeySource::chosen(|_: &_| None);
+    let description = |route: DescribedRoute| {
+        let mut document = Api::openapi();
+        Description::new().route(route).add_to(&mut document).unwrap();
+        document_of(&document)
+    };
+    let key_codes = ["key_missing", "key_malformed"];
+    for (protect, is_named, own) in [
+        (interval(rules()).into_any(), false, &["too_soon"][..]),
+        (interval(rules()).remember().into_any(), false, &["in_progress", "outcome_unknown", "reply_not_kept"]),
+        (interval(rules()).from(KeySource::path("id")).into_any(), true, &["too_soon"]),
+        (interval(rules()).from(chosen()).into_any(), true, &["too_soon"]),
+        (interval(rules().release_always()).from(chosen()).into_any(), true, &["locked"]),
+        (interval(rules()).remember().from(chosen()).into_any(), true, &["key_reused", "in_progress"]),
+    ] {
+        let described = protect.describe("POST /refunds");
+        let codes = codes_of(&description(described.clone()), "/refunds");
+        for code in own.iter().chain(&["store_unavailable"]) {
+            assert!(codes.iter().any(|other| other == code), "{code}: {codes:?}");
+        }
+        for code in key_codes {
+            assert_eq!(codes.iter().any(|other| other == code), is_named, "{code}: {described:?}");
+        }
+        assert!(!codes.iter().any(|code| code.starts_with("token_")), "{codes:?}");
+    }
+
+    let unprotected = DescribedRoute::new("POST /refunds", DescribedPolicy::None);
+    assert_eq!(serde_json::to_value(&unprotected).unwrap()["policy"], "none");
+    assert_eq!(codes_of(&description(unprotected), "/refunds"), [""; 0]);
     assert_eq!(serde_json::to_value(KeyPlace::Path("id".to_owned())).unwrap(), json!({"path": "id"}));
+}
+
+/// `Protection` describes a handler with `#[once]`, whose rule is in the attribute.
+#[test]
+fn protection_describes_what_protect_describes() {
+    let guard = Guard::new(Memory::new());
+    let protection = Protection::<Tower>::new(&guard, SubjectSource::anonymous()).show_retention();
+    let protection = protection.profile(Profile::AgenticCommerce);
+    let key = protection.key(KeyRules::at_most_once().retain(Duration::from_secs(60))).describe("POST /payments");
+    let of_route = Protect::<Tower, KeyPolicy>::key(&guard, SubjectSource::anonymous(), KeyRules::at_most_once());
+    assert_eq!(key, of_route.profile(Profile::AgenticCommerce).show_retention().describe("POST /payments"));
+    let token = protection.token().describe("POST /orders");
+    assert_eq!((token.retention_header, token.rejections.as_str()), (None, "acp"), "no response is stored");
+    let remembered = protection.token().remember(Duration::from_secs(60)).describe("POST /orders");
+    assert_eq!(remembered.retention_header.as_deref(), Some("onceward-retention"));
 }

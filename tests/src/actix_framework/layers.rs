@@ -3,18 +3,18 @@
 use std::future::ready;
 
 use actix_service::boxed::{self, BoxService};
-use actix_web::Error;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform};
 use actix_web::middleware::Compress;
 use actix_web::web::Bytes;
+use actix_web::{Error, HttpResponse};
 use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use onceward::actix::{Actix, Exempt};
 
 use super::messages::{call_of, response_of};
 use crate::ledger::Ledger;
-use crate::routes::{Answer, Layer};
+use crate::routes::{Answer, Layer, TimeLimit};
 
 type Boxed = BoxService<ServiceRequest, ServiceResponse<BoxBody>, Error>;
 
@@ -58,6 +58,7 @@ where
                         boxed::service(Unified { service: Compress::default().new_transform(service).await? })
                     }
                     Layer::Answer(answer) => boxed::service(Answering { service, answer, ledger: ledger.clone() }),
+                    Layer::Timeout(limit) => boxed::service(Limited { service, limit, ledger: ledger.clone() }),
                 };
             }
             Ok(service)
@@ -109,5 +110,36 @@ impl Service<ServiceRequest> for Answering {
             }
             None => self.service.call(request),
         }
+    }
+}
+
+/// Drops the inner service after the time that the layer sets for a request, if it sets one.
+struct Limited {
+    service: Boxed,
+    limit: TimeLimit,
+    ledger: Ledger,
+}
+
+impl Service<ServiceRequest> for Limited {
+    type Response = ServiceResponse<BoxBody>;
+    type Error = Error;
+    type Future = LocalBoxFuture<'static, Result<Self::Response, Error>>;
+
+    actix_service::forward_ready!(service);
+
+    fn call(&self, request: ServiceRequest) -> Self::Future {
+        let head = request.request().clone();
+        let Some(time) = (self.limit)(&call_of(&head, &self.ledger, Bytes::new())) else {
+            drop(head);
+            return self.service.call(request);
+        };
+        let run = self.service.call(request);
+        async move {
+            match tokio::time::timeout(time, run).await {
+                Ok(response) => response,
+                Err(_) => Ok(ServiceResponse::new(head, HttpResponse::ServiceUnavailable().finish())),
+            }
+        }
+        .boxed_local()
     }
 }

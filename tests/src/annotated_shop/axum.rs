@@ -2,13 +2,14 @@
 
 use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use axum::routing::post;
 use axum::{Json, Router};
 use onceward::Guard;
-use onceward::axum::{Protection, SubjectFrom, once, token_route};
+use onceward::axum::{Protection, RequireProtection, SubjectFrom, once, token_route};
 use onceward::tower::Tower;
 
-use super::{Annotated, Submission, user};
+use super::{Annotated, Submission, receipt, user};
 use crate::ledger::Ledger;
 use crate::test_server::TestServer;
 
@@ -81,9 +82,41 @@ async fn mine(State(ledger): State<Ledger>, Json(body): Json<Submission>) -> (St
     respond(body, &ledger).await
 }
 
+#[once(key)]
+async fn panics(State(ledger): State<Ledger>, Json(body): Json<Submission>) -> StatusCode {
+    body.panic(&ledger)
+}
+
+#[once(token, remember = "10m")]
+async fn panics_with_token(State(ledger): State<Ledger>, Json(body): Json<Submission>) -> StatusCode {
+    body.panic(&ledger)
+}
+
+/// The status of the body is that of the error, if it is one.
+#[once(key)]
+async fn result(State(ledger): State<Ledger>, Json(body): Json<Submission>) -> Result<String, (StatusCode, String)> {
+    match respond(body, &ledger).await {
+        (status, receipt) if status.is_success() => Ok(receipt),
+        error => Err(error),
+    }
+}
+
+#[once(key)]
+async fn responder(State(ledger): State<Ledger>, Json(body): Json<Submission>) -> impl IntoResponse {
+    ([("x-shop", "open")], body.handle(&ledger).await.1)
+}
+
+#[once(key)]
+async fn no_arguments() -> String {
+    receipt()
+}
+
 /// Returns the router of the shop.
 pub fn router(guard: &Guard, ledger: &Ledger) -> Router {
-    let protection = Protection::new(guard, SubjectFrom::anonymous());
+    protected(guard, ledger, Protection::new(guard, SubjectFrom::anonymous()))
+}
+
+fn protected(guard: &Guard, ledger: &Ledger, protection: Protection) -> Router {
     Router::new()
         .route("/orders", post(order))
         .route("/remembered", post(remembered))
@@ -94,6 +127,12 @@ pub fn router(guard: &Guard, ledger: &Ledger) -> Router {
         .route("/messages", post(message))
         .route("/remembered-messages", post(remembered_message))
         .route("/mine", post(mine))
+        .route("/panics", post(panics))
+        .route("/panics-with-token", post(panics_with_token))
+        .route("/results", post(result))
+        .route("/responders", post(responder))
+        .route("/no-arguments", post(no_arguments))
+        .route("/unprotected", post(async || receipt()))
         .with_state(ShopState { protection, ledger: ledger.clone() })
         .merge(token_route(guard, SubjectFrom::anonymous()))
 }
@@ -101,7 +140,11 @@ pub fn router(guard: &Guard, ledger: &Ledger) -> Router {
 impl Annotated for Tower {
     const ANNOTATED_PEER: &'static str = "axum-annotated";
 
-    fn serve_annotated(guard: &Guard, ledger: &Ledger) -> TestServer {
-        TestServer::run_router(router(guard, ledger))
+    fn serve_protected(guard: &Guard, ledger: &Ledger, protection: Protection) -> TestServer {
+        TestServer::run_router(protected(guard, ledger, protection))
+    }
+
+    fn serve_required(guard: &Guard, ledger: &Ledger) -> TestServer {
+        TestServer::run_router(router(guard, ledger).layer(RequireProtection::new(guard)))
     }
 }
