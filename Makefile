@@ -218,7 +218,7 @@ bench-proxy: ## Measure `onceward proxy` beside nginx as a plain proxy, in one r
 	cargo run --release -p onceward-bench --locked -- proxy target/release/onceward
 
 .PHONY: bench-sdk
-bench-sdk: setup ## Measure the latency of each Python and Node middleware beside the same handler without it, at 200 requests/s, in one run (minutes after the build)
+bench-sdk: setup ## Measure the latency of each Python and Node middleware beside the same application without it, at 200 requests/s, in one run (minutes after the build)
 	cargo build --release -p onceward-server --locked
 	cargo run --release -p onceward-bench --locked -- sdk target/release/onceward
 

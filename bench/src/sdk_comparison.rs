@@ -1,4 +1,5 @@
-//! Compares the latency of a route that each Python and Node middleware protects with that of the same handler without it.
+//! Compares the latency of a route of an application that each Python and Node middleware protects with that of the same application
+//! without the middleware.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use crate::markdown_table::MarkdownTable;
 use crate::paced_load::{requests_at, send_at};
 use crate::paced_result::PacedResult;
 use crate::redis_server::RedisServer;
-use crate::sdk_shop::{SdkProcess, SdkStack};
+use crate::sdk_shop::{Middleware, SdkProcess, SdkStack};
 use crate::statistics::Spread;
 use crate::{Failure, machine};
 
@@ -16,21 +17,23 @@ use crate::{Failure, machine};
 const RATE: u64 = 200;
 /// Default duration of a route in each round.
 pub(crate) const SECONDS: u64 = 5;
-/// The route without the middleware, and the one with it.
-const ROUTES: [&str; 2] = ["/open", "/orders"];
+/// The measured route, protected by a key, at most once.
+const ROUTE: &str = "/orders";
 
 /// The results of one round: without the middleware, and with it.
 type Round = [PacedResult; 2];
 
-/// Measures both routes of every stack in every round, and prints the table. `program` is `onceward`.
+/// Measures every stack without and with its middleware in every round, and prints the table. `program` is `onceward`.
 pub(crate) fn measure(program: &Path, rounds: u64, seconds: u64) -> Result<(), Failure> {
     let mut redis = RedisServer::start()?;
     let service = SdkProcess::service(program, &redis.url())?;
     let mut results = vec![Vec::new(); SdkStack::ALL.len()];
     for round in 0..rounds {
         for (stack, results) in SdkStack::ALL.into_iter().zip(&mut results) {
-            let shop = SdkProcess::shop(stack, &service)?;
-            let [open, protected] = ROUTES.map(|path| run(path, &shop, seconds));
+            let [open, protected] = [Middleware::Absent, Middleware::Present].map(|middleware| {
+                let shop = SdkProcess::shop(stack, &service, middleware)?;
+                run(&shop, seconds)
+            });
             let both = [open?, protected?];
             println!("round {} of {rounds}: {:<14} without: {}; with: {}", round + 1, stack.name, both[0], both[1]);
             results.push(both);
@@ -42,12 +45,12 @@ pub(crate) fn measure(program: &Path, rounds: u64, seconds: u64) -> Result<(), F
     Ok(())
 }
 
-/// Sends requests with a new key each to a route.
-fn run(path: &str, shop: &SdkProcess, seconds: u64) -> Result<PacedResult, Failure> {
+/// Sends requests with a new key each to a shop.
+fn run(shop: &SdkProcess, seconds: u64) -> Result<PacedResult, Failure> {
     // Different in each run, and as long as a key.
     let begun = std::time::UNIX_EPOCH.elapsed()?.as_nanos();
     let wanted: Vec<_> =
-        (0..requests_at(RATE, seconds)).map(|number| request(path, &format!("{begun:024}{number:012}"))).collect();
+        (0..requests_at(RATE, seconds)).map(|number| request(ROUTE, &format!("{begun:024}{number:012}"))).collect();
     send_at(RATE, &shop.url, &wanted, 201)
 }
 

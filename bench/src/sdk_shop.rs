@@ -33,6 +33,15 @@ impl SdkStack {
     ];
 }
 
+/// Whether a shop has the middleware.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Middleware {
+    /// The same application without it.
+    Absent,
+    /// On three routes, of which one is measured.
+    Present,
+}
+
 const PYTHON: &str = "target/python/bin/python3";
 
 /// A process of the comparison. SIGTERM ends it with its workers.
@@ -57,8 +66,8 @@ impl SdkProcess {
         Ok(Self { child, url: format!("http://{address}"), _ledger: None })
     }
 
-    /// Starts the shop of a stack, in the folder of the repository.
-    pub(crate) fn shop(stack: SdkStack, service: &Self) -> Result<Self, Failure> {
+    /// Starts the shop of a stack, in the folder of the repository, with or without its middleware.
+    pub(crate) fn shop(stack: SdkStack, service: &Self, middleware: Middleware) -> Result<Self, Failure> {
         let ledger = NamedTempFile::new()?;
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let [interpreter, file] = stack.program;
@@ -66,6 +75,9 @@ impl SdkProcess {
         let mut command = Command::new(interpreter);
         command.arg(root.join(file)).env("ONCEWARD_URL", &service.url).env("ONCEWARD_API_KEY", API_KEY);
         command.env("LEDGER", ledger.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        if middleware == Middleware::Absent {
+            command.env("PROTECTION", "off");
+        }
         let mut child =
             command.spawn().map_err(|error| format!("could not start {} ({error}); run `make setup`", stack.name))?;
         let mut url = String::new();

@@ -13,6 +13,7 @@ mod network_faults;
 mod outages;
 mod replays;
 mod streams;
+mod timeouts;
 
 use onceward_tests::contract::stack::Stack;
 
@@ -29,6 +30,7 @@ macro_rules! cases {
         case!(bad_requests::chunked_body_equals_the_same_body_with_a_length);
         case!(bad_requests::safe_methods_are_never_claimed);
         case!(bad_requests::unprotected_route_runs_every_request);
+        case!(bad_requests::shop_without_middleware_runs_every_request);
         case!(concurrent::duplicate_of_a_run_in_flight_is_rejected);
         case!(concurrent::slow_handler_keeps_its_claim);
         case!(concurrent::waiting_duplicate_receives_the_response);
@@ -41,6 +43,8 @@ macro_rules! cases {
         case!(failures::failure_that_says_unknown_keeps_a_retryable_claim);
         case!(failures::status_decides_the_effect);
         case!(failures::stated_effect_precedes_the_status);
+        case!(timeouts::timed_out_run_is_unknown_and_keeps_its_key);
+        case!(timeouts::timed_out_run_is_unknown_and_keeps_its_token);
         case!(streams::streamed_response_is_sent_once_and_not_kept);
         case!(streams::broken_stream_never_runs_again);
         case!(disconnects::run_of_a_lost_client_is_recorded_and_replayed);

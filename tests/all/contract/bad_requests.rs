@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use onceward_tests::client::{send, token};
+use onceward_tests::contract::contract_handler::STREAM;
 use onceward_tests::contract::stack::Stack;
 use onceward_tests::contract::stage::Stage;
 use onceward_tests::key_routes::KEY;
+use onceward_tests::shop::EFFECT;
 
 /// More than a middleware reads to compare two requests.
 const TOO_LARGE: usize = 300 * 1024;
@@ -75,5 +77,17 @@ pub(super) async fn unprotected_route_runs_every_request(stack: Stack) {
         let answer = send(stage.shop().submit("/open", "k")).await;
         assert_eq!((answer.status, answer.outcome.as_str()), (201, ""), "{answer:?}");
     }
-    assert_eq!(stage.ledger.runs().len(), 2);
+    let streamed = send(stage.shop().submit("/open", "k").header(STREAM, 3)).await;
+    assert_eq!(streamed.body, "chunk 0\nchunk 1\nchunk 2\n");
+    assert_eq!(stage.ledger.runs().len(), 3);
+}
+
+/// The benchmark compares each shop with this one.
+pub(super) async fn shop_without_middleware_runs_every_request(stack: Stack) {
+    let stage = Stage::of(stack).without_protection().open().await;
+    for path in ["/orders", "/orders", "/retryable", "/forms"] {
+        let answer = send(stage.shop().submit(path, "k").header(EFFECT, "unknown")).await;
+        assert_eq!((answer.status, answer.outcome.as_str()), (201, ""), "{path}: {answer:?}");
+    }
+    assert_eq!(stage.ledger.runs().len(), 4);
 }

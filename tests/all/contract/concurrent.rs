@@ -7,7 +7,6 @@ use futures_util::future::join_all;
 use onceward_tests::client::{Answer, http, send, token};
 use onceward_tests::contract::stack::Stack;
 use onceward_tests::contract::stage::{LEASE, LONG, Stage};
-use onceward_tests::polling::until;
 use onceward_tests::shop::TAKES;
 use reqwest::RequestBuilder;
 use tokio::time::sleep;
@@ -55,21 +54,20 @@ pub(super) async fn duplicate_of_a_run_in_flight_is_rejected(stack: Stack) {
 /// The handler takes three leases, so that only a renewed claim lives that long.
 pub(super) async fn slow_handler_keeps_its_claim(stack: Stack) {
     let stage = Stage::of(stack).shops(2).lease(LEASE).open().await;
-    for path in ["/orders", "/retryable"] {
-        let takes = (LEASE * 3).as_millis().to_string();
-        let slow = tokio::spawn(send(stage.shop().submit(path, "k").header(TAKES, takes)));
-        until("the handler runs", LONG, || async { stage.ledger.runs().last().is_some_and(|line| line == "begun") })
-            .await;
-        let begun = stage.ledger.count("begun");
+    let takes = (LEASE * 3).as_millis().to_string();
+    let runs = ["/orders", "/retryable"]
+        .map(|path| (path, tokio::spawn(send(stage.shop().submit(path, "k").header(TAKES, &takes)))));
+    stage.recorded("begun", 2).await;
+    join_all(runs.map(async |(path, slow)| {
         while !slow.is_finished() {
             let said = send(stage.shops[1].submit(path, "k")).await.said();
             assert!(["409 in_progress", "201 replayed"].contains(&said.as_str()), "{path}: beside a live run: {said}");
             sleep(PAUSE).await;
         }
         assert_eq!(slow.await.unwrap().said(), "201 executed", "{path}");
-        assert_eq!(stage.ledger.count("begun"), begun, "{path}");
-    }
-    assert_eq!(stage.ledger.count("order"), 2);
+    }))
+    .await;
+    assert_eq!((stage.ledger.count("begun"), stage.ledger.count("order")), (2, 2));
 }
 
 pub(super) async fn waiting_duplicate_receives_the_response(stack: Stack) {

@@ -1,10 +1,11 @@
 //! A process that is killed with `kill -9` in the middle of a handler.
 
+use futures_util::future::join_all;
 use onceward_tests::client::send;
 use onceward_tests::contract::stack::Stack;
 use onceward_tests::contract::stage::{LEASE, Stage};
 use onceward_tests::key_routes::THEN;
-use onceward_tests::shop::TAKES;
+use onceward_tests::shop::{ORDER, TAKES};
 
 use super::failures::{runs_again, stays_unknown};
 
@@ -13,16 +14,21 @@ const FOREVER: u64 = 60_000;
 
 pub(super) async fn crash_at_most_once_leaves_an_unknown_outcome(stack: Stack) {
     let mut stage = Stage::of(stack).shops(2).lease(LEASE).open().await;
-    for (at, (moment, effects)) in [(TAKES, 0), (THEN, 1)].into_iter().enumerate() {
-        let lost = stage.shop().submit("/orders", moment).header("x-order", moment).header(moment, FOREVER);
-        let lost = tokio::spawn(async move { lost.send().await });
-        stage.recorded(if at == 0 { "begun" } else { moment }, 1).await;
-        stage.shops[0].kill();
-        assert!(lost.await.unwrap().is_err(), "{moment}");
-        stays_unknown(|| stage.shops[1].submit("/orders", moment).header("x-order", moment)).await;
-        assert_eq!(stage.ledger.count(moment), effects, "{moment}");
-        stage.restart_shop(0);
+    let lost = [TAKES, THEN].map(|moment| {
+        let lost = stage.shop().submit("/orders", moment).header(ORDER, moment).header(moment, FOREVER);
+        tokio::spawn(async move { lost.send().await })
+    });
+    stage.recorded("begun", 1).await;
+    stage.recorded(THEN, 1).await;
+    stage.shops[0].kill();
+    for lost in lost {
+        assert!(lost.await.unwrap().is_err());
     }
+    join_all([(TAKES, 0), (THEN, 1)].map(async |(moment, effects)| {
+        stays_unknown(|| stage.shops[1].submit("/orders", moment).header(ORDER, moment)).await;
+        assert_eq!(stage.ledger.count(moment), effects, "{moment}");
+    }))
+    .await;
 }
 
 pub(super) async fn crash_of_a_retryable_run_frees_the_key_after_its_lease(stack: Stack) {

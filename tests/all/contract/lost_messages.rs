@@ -51,16 +51,16 @@ pub(super) async fn lost_claim_runs_once(stack: Stack) {
 }
 
 pub(super) async fn lost_renewal_keeps_the_claim(stack: Stack) {
-    for lost in [Lost::Request, Lost::Response] {
-        let stage = Stage::of(stack).shops(2).lease(LEASE).open().await;
-        warm_up(&stage).await;
-        let takes = (LEASE * 2).as_millis().to_string();
-        let slow = tokio::spawn(send(stage.shop().submit("/retryable", "k").header(TAKES, takes)));
-        stage.recorded("begun", 1).await;
+    let stage = Stage::of(stack).shops(2).lease(LEASE).open().await;
+    warm_up(&stage).await;
+    for (runs, lost) in [(1, Lost::Request), (2, Lost::Response)] {
+        let submit = |shop: usize| stage.shops[shop].submit("/retryable", &format!("{lost:?}"));
+        let slow = tokio::spawn(send(submit(0).header(TAKES, (LEASE * 2).as_millis().to_string())));
+        stage.recorded("begun", runs).await;
         stage.network.lose(Step::Renew, lost);
-        answered("the first run ends", || stage.shops[1].submit("/retryable", "k"), &["201 replayed"]).await;
-        assert_eq!((slow.await.unwrap().said().as_str(), stage.network.lost()), ("201 executed", 1), "{lost:?}");
-        assert_eq!((stage.ledger.count("begun"), stage.ledger.count("order")), (1, 1), "{lost:?}");
+        answered("the first run ends", || submit(1), &["201 replayed"]).await;
+        assert_eq!((slow.await.unwrap().said().as_str(), stage.network.lost()), ("201 executed", runs), "{lost:?}");
+        assert_eq!((stage.ledger.count("begun"), stage.ledger.count("order")), (runs, runs), "{lost:?}");
     }
 }
 

@@ -17,6 +17,8 @@ use tokio::task::JoinSet;
 
 /// Number of submissions in flight.
 const ABREAST: usize = 16;
+/// Lease of a claim, and so the time for which a claim whose answer was lost rejects duplicates.
+const LEASE: Duration = Duration::from_secs(5);
 /// Timeout of an attempt.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -42,7 +44,7 @@ fn kinds() -> [(&'static str, Client); 3] {
 }
 
 pub(super) async fn submissions_take_effect_once_despite_network_faults(stack: Stack) {
-    let stage = Stage::of(stack).shops(2).open().await;
+    let stage = Stage::of(stack).shops(2).lease(LEASE).open().await;
     let networks = [
         FaultyHttpProxy::to(&stage.shops[0].url, between_client_and_application).await,
         FaultyHttpProxy::to(&stage.shops[1].url, between_client_and_application).await,

@@ -38,8 +38,9 @@ pub(super) async fn nothing_runs_while_the_service_is_down(stack: Stack) {
     assert_eq!(stage.ledger.runs().len(), 2);
 }
 
+/// An SDK repeats the claim for one lease.
 pub(super) async fn nothing_runs_while_the_service_hangs(stack: Stack) {
-    let stage = Stage::of(stack).open().await;
+    let stage = Stage::of(stack).lease(LEASE).open().await;
     assert_eq!(send(stage.shop().submit("/orders", "warm")).await.said(), "201 executed");
     stage.freeze_service();
     unavailable(&send(stage.shop().submit("/orders", "k")).await);

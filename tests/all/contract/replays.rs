@@ -2,6 +2,7 @@
 
 use onceward_api::header::IDEMPOTENT_REPLAYED;
 use onceward_tests::client::{Answer, send};
+use onceward_tests::contract::contract_handler::RUN;
 use onceward_tests::contract::stack::Stack;
 use onceward_tests::contract::stage::Stage;
 use onceward_tests::key_routes::{KEY, SIZE};
@@ -12,12 +13,21 @@ fn binary(answer: &Answer) -> &[u8] {
     &answer.body[..256]
 }
 
+/// Returns the values of a header that is a list, in one or several lines.
+fn values(answer: &Answer, name: &str) -> Vec<String> {
+    let lines = answer.headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(|value| value.trim().to_owned()).collect()
+}
+
 pub(super) async fn first_run_executes_and_records_its_response(stack: Stack) {
     let stage = Stage::of(stack).open().await;
     let first = send(stage.shop().submit("/orders", "k")).await;
     assert_eq!(first.said(), "201 executed", "{first:?}");
     assert_eq!(binary(&first), (0..=u8::MAX).collect::<Vec<_>>());
-    assert!(first.headers.contains_key("set-cookie") && !first.headers.contains_key(IDEMPOTENT_REPLAYED), "{first:?}");
+    assert!(!first.headers.contains_key(IDEMPOTENT_REPLAYED), "{first:?}");
+    let run = first.headers[RUN].to_str().unwrap();
+    assert_eq!(values(&first, "link"), [r#"</orders>; rel="collection""#, &format!(r#"</orders/{run}>; rel="self""#)]);
+    assert_eq!(first.headers.get_all("set-cookie").iter().count(), 2, "a client reads one cookie from a line");
     assert_eq!(stage.ledger.runs(), ["order"]);
     assert_eq!(send(stage.shop().get("/orders")).await.body, "1");
 }
@@ -35,8 +45,8 @@ pub(super) async fn duplicate_receives_status_headers_and_binary_body(stack: Sta
             assert_eq!(second.said(), format!("{status} replayed"), "{path}: {second:?}");
             assert_eq!(second.headers[IDEMPOTENT_REPLAYED], "true");
             assert_eq!(second.body, first.body);
-            for kept in ["location", "content-type"] {
-                assert_eq!(second.headers[kept], first.headers[kept], "{kept}");
+            for kept in ["location", "content-type", "link"] {
+                assert_eq!(values(&second, kept), values(&first, kept), "{kept}");
             }
             assert!(!second.headers.contains_key("set-cookie"), "a cookie belongs to the first client: {second:?}");
         }

@@ -1,6 +1,7 @@
 //! The contract shop of a Rust stack: `contract_shop actix`, `contract_shop axum`, or the name of a flaw.
 //!
-//! The environment has its settings: `STORE` (URL of a Redis), `LEDGER`, and optionally `LEASE`, `WAIT` (milliseconds) and `PORT`.
+//! The environment has its settings: `STORE` (URL of a Redis), `LEDGER`, and optionally `LEASE`, `WAIT` (milliseconds), `PORT`
+//! and `PROTECTION`.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -47,7 +48,11 @@ async fn run(kind: &str) -> Ended {
         return Ok(HttpServer::new(app).workers(2).listen(listener)?.run().await?);
     }
     let guard = Guard::builder(Redis::open(&store)?.timeout(Duration::from_secs(1))).build();
-    let settings = ShopSettings { lease: millis("LEASE")?, wait: millis("WAIT")?.unwrap_or_default() };
+    let settings = ShopSettings {
+        lease: millis("LEASE")?,
+        wait: millis("WAIT")?.unwrap_or_default(),
+        is_protected: setting("PROTECTION").as_deref() != Some("off"),
+    };
     match kind {
         "actix" => {
             let (routes, guard_of_routes) = (routes::<Actix>(&guard, settings), guard.clone());

@@ -17,6 +17,8 @@ pub const RAISE: &str = "x-raise";
 pub const STREAM: &str = "x-stream";
 /// Request header: `yes` breaks the streamed response after its first chunk.
 pub const FAIL_STREAM: &str = "x-fail-stream";
+/// Request header: milliseconds after which the shop's own timeout ends the request.
+pub const TIMEOUT: &str = "x-timeout";
 /// Response header: the id of the run.
 pub const RUN: &str = "x-run";
 
@@ -58,7 +60,10 @@ fn receipt(call: &Call) -> Reply {
     let reply = Reply::new(status)
         .header("location", &format!("/orders/{run}"))
         .header("content-type", "application/octet-stream")
+        .header("link", r#"</orders>; rel="collection""#)
+        .header("link", &format!(r#"</orders/{run}>; rel="self""#))
         .header("set-cookie", &format!("run={run}"))
+        .header("set-cookie", "visited=yes")
         .header(RUN, &run);
     let reply = match call.number(STREAM) {
         Some(chunks) => reply.streamed(chunks_of(chunks, call.header(FAIL_STREAM).is_some())),

@@ -4,11 +4,13 @@ use actix_web::HttpResponse;
 use actix_web::body::{BoxBody, to_bytes};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, HeaderName, LOCATION};
+use actix_web::http::header::{CONTENT_TYPE, HeaderName, LINK, LOCATION};
 use actix_web::middleware::Next;
 use onceward_api::header::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, OUTCOME};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncTypedCommands as _, RedisResult};
+
+use crate::shop_handlers::USER;
 
 /// The flaw of a middleware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +21,17 @@ pub enum NaiveFlaw {
     ExistsThenSet,
     /// Claims atomically, and removes the claim after every error.
     ReleasesEveryError,
+    /// Claims the key alone, without the subject and the action.
+    SharesKeys,
 }
 
 impl NaiveFlaw {
     /// Every flaw, by its name on the command line.
-    pub const ALL: [(&'static str, Self); 3] = [
+    pub const ALL: [(&'static str, Self); 4] = [
         ("runs_always", Self::RunsAlways),
         ("exists_then_set", Self::ExistsThenSet),
         ("releases_every_error", Self::ReleasesEveryError),
+        ("shares_keys", Self::SharesKeys),
     ];
 
     /// Its name on the command line.
@@ -60,17 +65,25 @@ impl NaiveLayer {
         request: ServiceRequest,
         next: Next<BoxBody>,
     ) -> Result<ServiceResponse<BoxBody>, actix_web::Error> {
-        let key = request.headers().get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).map(str::to_owned);
-        let Some(key) = key.filter(|_| self.flaw != NaiveFlaw::RunsAlways) else {
-            return next.call(request).await.map(executed);
-        };
+        let Some(key) = self.key_of(&request) else { return next.call(request).await.map(executed) };
         let known = match self.flaw {
-            NaiveFlaw::ReleasesEveryError => self.claim(&key).await,
-            _ => self.redis.get(&key).await,
+            NaiveFlaw::ExistsThenSet => self.redis.get(&key).await,
+            _ => self.claim(&key).await,
         };
         match known.map_err(actix_web::error::ErrorServiceUnavailable)? {
             Some(known) => Ok(request.into_response(duplicate(&known))),
             None => self.run(&key, next.call(request).await?).await,
+        }
+    }
+
+    /// Returns the name of the claim, if the request has one.
+    fn key_of(&self, request: &ServiceRequest) -> Option<String> {
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let key = header(IDEMPOTENCY_KEY)?;
+        match self.flaw {
+            NaiveFlaw::RunsAlways => None,
+            NaiveFlaw::SharesKeys => Some(key.to_owned()),
+            _ => Some(format!("{} {} {key}", request.path(), header(USER).unwrap_or_default())),
         }
     }
 
@@ -89,9 +102,9 @@ impl NaiveLayer {
         let (request, response) = response.into_parts();
         let (head, body) = response.into_parts();
         let body = to_bytes(body).await.unwrap_or_default();
-        let header =
-            |name: HeaderName| head.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let stored = (head.status().as_u16(), header(LOCATION), header(CONTENT_TYPE), body.to_vec());
+        let kept = head.headers().iter().filter(|(name, _)| [LOCATION, CONTENT_TYPE, LINK].contains(name));
+        let kept = kept.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        let stored = (head.status().as_u16(), kept.collect::<Vec<_>>(), body.to_vec());
         let stored = serde_json::to_string(&stored).expect("plain data");
         let written = match self.flaw {
             NaiveFlaw::ReleasesEveryError if head.status().as_u16() >= 400 => self.redis.del(key).await.map(drop),
@@ -103,19 +116,23 @@ impl NaiveLayer {
 }
 
 fn executed(mut response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
-    let outcome = if response.status().as_u16() < 400 { "executed" } else { "not_applied" };
+    let outcome = match response.status().as_u16() {
+        ..400 => "executed",
+        500.. => "unknown",
+        _ => "not_applied",
+    };
     response.headers_mut().insert(HeaderName::from_static(OUTCOME), outcome.parse().expect("a header value"));
     response
 }
 
 fn duplicate(known: &str) -> HttpResponse {
-    let Ok((status, location, kind, body)) = serde_json::from_str::<(u16, String, String, Vec<u8>)>(known) else {
+    let Ok((status, headers, body)) = serde_json::from_str::<(u16, Vec<(String, String)>, Vec<u8>)>(known) else {
         return HttpResponse::Conflict().insert_header((OUTCOME, "in_progress")).finish();
     };
-    HttpResponse::build(StatusCode::from_u16(status).unwrap_or_default())
-        .insert_header((OUTCOME, "replayed"))
-        .insert_header((IDEMPOTENT_REPLAYED, "true"))
-        .insert_header((LOCATION, location))
-        .insert_header((CONTENT_TYPE, kind))
-        .body(body)
+    let mut response = HttpResponse::build(StatusCode::from_u16(status).unwrap_or_default());
+    response.insert_header((OUTCOME, "replayed")).insert_header((IDEMPOTENT_REPLAYED, "true"));
+    for header in headers {
+        response.append_header(header);
+    }
+    response.body(body)
 }

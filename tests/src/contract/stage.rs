@@ -27,6 +27,7 @@ pub struct StageSettings {
     lease: Option<Duration>,
     wait: Duration,
     has_wrong_key: bool,
+    is_protected: bool,
 }
 
 /// The parts of a running case.
@@ -65,6 +66,11 @@ impl StageSettings {
         Self { has_wrong_key: true, ..self }
     }
 
+    /// Runs the shops without their middleware.
+    pub fn without_protection(self) -> Self {
+        Self { is_protected: false, ..self }
+    }
+
     /// Starts everything.
     pub async fn open(self) -> Stage {
         let (redis, ledger) =
@@ -85,6 +91,9 @@ impl StageSettings {
             if self.has_wrong_key { url.replace("://", &format!("://shop:{WRONG_KEY}@")) } else { url.to_owned() };
         command.env("ONCEWARD_URL", url).env("ONCEWARD_API_KEY", key).env("STORE", store);
         command.env("LEDGER", ledger.path()).env("WAIT", self.wait.as_millis().to_string());
+        if !self.is_protected {
+            command.env("PROTECTION", "off");
+        }
         if let Some(lease) = self.lease {
             command.env("LEASE", lease.as_millis().to_string());
         }
@@ -95,7 +104,7 @@ impl StageSettings {
 impl Stage {
     /// One shop of a stack, with the default lease.
     pub fn of(stack: Stack) -> StageSettings {
-        StageSettings { stack, shops: 1, lease: None, wait: Duration::ZERO, has_wrong_key: false }
+        StageSettings { stack, shops: 1, lease: None, wait: Duration::ZERO, has_wrong_key: false, is_protected: true }
     }
 
     /// The first shop.

@@ -4,23 +4,32 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import express from "express";
 import { anonymous, protectKey, protectToken } from "onceward-node/express";
-import { onceward, order, orders, port, routes } from "./order.mjs";
+import { isProtected, onceward, order, orders, port, routes } from "./order.mjs";
 
 const options = routes((request) => request.get("x-user") ?? "anonymous", anonymous);
 const app = express();
+const protect = (middleware) => (isProtected ? [middleware] : []);
 
-function handler(isProtected) {
+// The shop's own timeout responds while the handler goes on.
+app.use((request, response, next) => {
+  const limit = request.get("x-timeout");
+  if (limit) setTimeout(() => response.headersSent || response.status(503).send("too slow"), Number(limit));
+  next();
+});
+
+function handler(statesEffect) {
   return async (request, response) => {
-    const { status, headers, body, chunks } = await order((name) => request.get(name), isProtected);
+    const { status, headers, body, chunks } = await order((name) => request.get(name), statesEffect);
+    if (response.headersSent) return;
     response.status(status).set(headers);
     if (chunks) await pipeline(Readable.from(chunks), response);
     else response.send(body);
   };
 }
 
-app.post("/orders", protectKey(onceward, options.orders), handler(true));
-app.post("/retryable", protectKey(onceward, options.retryable), handler(true));
-app.post("/forms", protectToken(onceward, options.forms), handler(true));
+app.post("/orders", protect(protectKey(onceward, options.orders)), handler(isProtected));
+app.post("/retryable", protect(protectKey(onceward, options.retryable)), handler(isProtected));
+app.post("/forms", protect(protectToken(onceward, options.forms)), handler(isProtected));
 app.post("/open", handler(false));
 app.post("/token", async (_, response) => response.status(201).json(await onceward.issue()));
 app.get("/orders", (_, response) => response.type("text/plain").send(orders()));

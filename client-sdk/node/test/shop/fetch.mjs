@@ -3,8 +3,9 @@
 import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { anonymous, protectKey, protectToken } from "onceward-node/fetch";
-import { onceward, order, orders, port, routes } from "./order.mjs";
+import { isProtected, onceward, order, orders, port, routes } from "./order.mjs";
 
 const options = routes((request) => request.headers.get("x-user") ?? "anonymous", anonymous);
 for (const each of Object.values(options)) each.onError = internalError;
@@ -14,17 +15,34 @@ function internalError(error) {
   return new Response("internal error", { status: 500 });
 }
 
-function handler(isProtected) {
-  return async (request) => {
-    const { status, headers, body, chunks } = await order((name) => request.headers.get(name), isProtected);
-    return new Response(chunks ? Readable.toWeb(Readable.from(chunks)) : body, { status, headers });
+function handler(statesEffect) {
+  return (request) => {
+    const answer = respondTo(request, statesEffect);
+    const limit = request.headers.get("x-timeout");
+    return limit ? Promise.race([answer, tooSlow(Number(limit))]) : answer;
   };
 }
 
+async function respondTo({ headers: named }, statesEffect) {
+  const { status, headers, body, chunks } = await order((name) => named.get(name), statesEffect);
+  const lines = Object.entries(headers).flatMap(([name, values]) => [values].flat().map((value) => [name, value]));
+  return new Response(chunks ? Readable.toWeb(Readable.from(chunks)) : body, { status, headers: lines });
+}
+
+/** The shop's own timeout responds while the handler goes on. A 504, because a 503 of the handler says that nothing took effect. */
+async function tooSlow(limit) {
+  await sleep(limit);
+  return new Response("too slow", { status: 504 });
+}
+
+function protect(wrap, options) {
+  return isProtected ? wrap(onceward, options, handler(true)) : handler(false);
+}
+
 const table = {
-  "POST /orders": protectKey(onceward, options.orders, handler(true)),
-  "POST /retryable": protectKey(onceward, options.retryable, handler(true)),
-  "POST /forms": protectToken(onceward, options.forms, handler(true)),
+  "POST /orders": protect(protectKey, options.orders),
+  "POST /retryable": protect(protectKey, options.retryable),
+  "POST /forms": protect(protectToken, options.forms),
   "POST /open": handler(false),
   "POST /token": async () => Response.json(await onceward.issue(), { status: 201 }),
   "GET /orders": () => new Response(orders()),

@@ -5,10 +5,12 @@ import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { NotApplied, Onceward, stateEffect, Unknown } from "onceward-node";
 
-const { ONCEWARD_URL, ONCEWARD_API_KEY, LEDGER, LEASE, WAIT, PORT } = process.env;
+const { ONCEWARD_URL, ONCEWARD_API_KEY, LEDGER, LEASE, WAIT, PORT, PROTECTION } = process.env;
 
 export const onceward = new Onceward(ONCEWARD_URL, { apiKey: ONCEWARD_API_KEY });
 export const port = Number(PORT ?? 0);
+/** False runs the shop without the middleware. */
+export const isProtected = PROTECTION !== "off";
 const times = { ...(LEASE && { lease: Number(LEASE) }), ...(WAIT && { wait: Number(WAIT) }) };
 
 /** Returns the options of each protected route. `subject` is the stack's own function. */
@@ -30,10 +32,10 @@ function append(line) {
 }
 
 /**
- * Runs one order. `header` returns a header of the request. Returns the status, headers and body of the response; the body is bytes, or
- * the chunks of a stream.
+ * Runs one order. `header` returns a header of the request; `statesEffect` is false on a route without protection. Returns the status,
+ * headers and body of the response; the body is bytes, or the chunks of a stream.
  */
-export async function order(header, isProtected = true) {
+export async function order(header, statesEffect) {
   const raise = header("x-raise");
   if (header("x-takes")) {
     append("begun");
@@ -45,7 +47,7 @@ export async function order(header, isProtected = true) {
   if (raise === "after") throw new Error("after the effect");
   if (raise === "unknown") throw new Unknown("the order may have been placed");
   if (header("x-then")) await sleep(Number(header("x-then")));
-  if (header("x-effect") && isProtected) stateEffect(header("x-effect").replace("-", "_"));
+  if (header("x-effect") && statesEffect) stateEffect(header("x-effect").replace("-", "_"));
   return answer(header);
 }
 
@@ -57,7 +59,13 @@ function answer(header) {
   }
   const run = randomUUID();
   const body = Buffer.concat([Buffer.from([...Array(256).keys()]), Buffer.from(run), Buffer.alloc(Number(header("x-size") ?? 0), "x")]);
-  const headers = { location: `/orders/${run}`, "content-type": "application/octet-stream", "x-run": run, "set-cookie": `run=${run}` };
+  const headers = {
+    location: `/orders/${run}`,
+    "content-type": "application/octet-stream",
+    "x-run": run,
+    link: ['</orders>; rel="collection"', `</orders/${run}>; rel="self"`],
+    "set-cookie": [`run=${run}`, "visited=yes"],
+  };
   return { status, headers, body };
 }
 

@@ -17,29 +17,35 @@ from onceward.asgi import Once
 
 onceward = Onceward()
 app = FastAPI()
-app.add_middleware(Once, onceward, path="/orders", subject=rules.user, **rules.COMMON)
-app.add_middleware(Once, onceward, path="/retryable", subject=rules.user, at_most_once=False, **rules.COMMON)
-app.add_middleware(Once, onceward, path="/forms", subject="anonymous", token=True, **rules.COMMON)
+if rules.IS_PROTECTED:
+    app.add_middleware(Once, onceward, path="/orders", subject=rules.user, **rules.COMMON)
+    app.add_middleware(Once, onceward, path="/retryable", subject=rules.user, at_most_once=False, **rules.COMMON)
+    app.add_middleware(Once, onceward, path="/forms", subject="anonymous", token=True, **rules.COMMON)
 
 
 @app.post("/orders")
 @app.post("/retryable")
 @app.post("/forms")
 async def protected(request: Request) -> Response:
-    order = Order(request.headers)
-    await asyncio.sleep(order.before())
-    await asyncio.sleep(order.effect())
-    order.state()
-    if order.is_streamed:
-        return StreamingResponse(order.chunks(), order.status)
-    return Response(order.body, order.status, order.response_headers)
+    return await run(Order(request.headers, rules.IS_PROTECTED))
 
 
 @app.post("/open")
-def unprotected(request: Request) -> Response:
-    order = Order({name: value for name, value in request.headers.items() if name != "x-effect"})
-    order.run_to_end()
-    return Response(order.body, order.status, order.response_headers)
+async def unprotected(request: Request) -> Response:
+    return await run(Order(request.headers, is_protected=False))
+
+
+async def run(order: Order) -> Response:
+    async with asyncio.timeout(order.timeout):
+        await asyncio.sleep(order.before())
+        await asyncio.sleep(order.effect())
+    order.state()
+    if order.is_streamed:
+        return StreamingResponse(order.chunks(), order.status)
+    response = Response(order.body, order.status)
+    for name, value in order.response_headers:
+        response.headers.append(name, value)
+    return response
 
 
 @app.get("/orders")

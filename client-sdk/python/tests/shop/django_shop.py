@@ -34,7 +34,7 @@ settings.configure(
             "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20},
         }
     },
-    MIDDLEWARE=["django.middleware.common.CommonMiddleware", "onceward.django.Once"],
+    MIDDLEWARE=["django.middleware.common.CommonMiddleware", *(["onceward.django.Once"] if rules.IS_PROTECTED else [])],
     ONCEWARD=[
         {"client": onceward, "path": ["/orders", "/rows"], "subject": rules.user, **rules.COMMON},
         {"client": onceward, "path": "/retryable", "subject": rules.user, "at_most_once": False, **rules.COMMON},
@@ -51,23 +51,27 @@ def orders(request: HttpRequest) -> HttpResponseBase:
     """The contract's handler. Its effect is not in the database, so it holds no transaction while it waits."""
     if request.method == "GET":
         return HttpResponse(count(), content_type="text/plain")
-    order = Order({name.lower(): value for name, value in request.headers.items()})
-    order.run_to_end()
-    if order.is_streamed:
-        return StreamingHttpResponse(order.chunks(), status=order.status)
-    return respond(order)
+    return run(Order(request.headers, rules.IS_PROTECTED))
 
 
 @transaction.non_atomic_requests
-def unprotected(request: HttpRequest) -> HttpResponse:
-    names = {name.lower(): value for name, value in request.headers.items() if name.lower() != "x-effect"}
-    order = Order(names)
+def unprotected(request: HttpRequest) -> HttpResponseBase:
+    return run(Order(request.headers, is_protected=False))
+
+
+def run(order: Order) -> HttpResponseBase:
     order.run_to_end()
-    return respond(order)
-
-
-def respond(order: Order) -> HttpResponse:
-    return HttpResponse(order.body, status=order.status, headers=order.response_headers)
+    if order.is_streamed:
+        return StreamingHttpResponse(order.chunks(), status=order.status)
+    response, headers = HttpResponse(order.body, status=order.status), dict[str, str]()
+    for name, value in order.response_headers:
+        if name == "set-cookie":
+            response.set_cookie(*value.split("="))
+        else:
+            # Django has one line for each name, cookies aside.
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    response.headers.update(headers)
+    return response
 
 
 def rows(request: HttpRequest) -> HttpResponse:

@@ -34,7 +34,9 @@ class Order:
     """One order: what the headers of a request ask for."""
 
     headers: Mapping[str, str]
+    is_protected: bool
     run: str = field(default_factory=lambda: str(uuid.uuid4()))
+    since: float = field(default_factory=time.monotonic)
 
     def before(self) -> float:
         """Does what comes before the effect. Returns the seconds to wait then."""
@@ -59,8 +61,14 @@ class Order:
 
     def state(self) -> None:
         """States the effect, if the request asks for it."""
-        if stated := self.headers.get("x-effect"):
+        if self.is_protected and (stated := self.headers.get("x-effect")):
             state_effect(Effect(stated.replace("-", "_")))
+
+    @property
+    def timeout(self) -> float | None:
+        """The seconds after which the handler is cut off."""
+        timeout = self.headers.get("x-timeout")
+        return None if timeout is None else int(timeout) / 1000
 
     @property
     def status(self) -> int:
@@ -68,15 +76,18 @@ class Order:
         return int(self.headers.get("x-status", 201))
 
     @property
-    def response_headers(self) -> dict[str, str]:
+    def response_headers(self) -> list[tuple[str, str]]:
         """The headers of a response that is not streamed."""
         run = self.run
-        return {
-            "location": f"/orders/{run}",
-            "content-type": "application/octet-stream",
-            "x-run": run,
-            "set-cookie": f"run={run}",
-        }
+        return [
+            ("location", f"/orders/{run}"),
+            ("content-type", "application/octet-stream"),
+            ("x-run", run),
+            ("link", '</orders>; rel="collection"'),
+            ("link", f'</orders/{run}>; rel="self"'),
+            ("set-cookie", f"run={run}"),
+            ("set-cookie", "visited=yes"),
+        ]
 
     @property
     def body(self) -> bytes:
@@ -99,6 +110,16 @@ class Order:
 
     def run_to_end(self) -> None:
         """Runs the whole handler, blocking its thread."""
-        time.sleep(self.before())
-        time.sleep(self.effect())
+        self.wait(self.before())
+        self.wait(self.effect())
         self.state()
+
+    def wait(self, seconds: float) -> None:
+        """Blocks the thread, at most until the timeout. Nothing cuts off a blocked thread: its calls have timeouts, and raise."""
+        if self.timeout is None:
+            time.sleep(seconds)
+            return
+        left = max(0, self.since + self.timeout - time.monotonic())
+        time.sleep(min(seconds, left))
+        if seconds > left:
+            raise TimeoutError

@@ -15,6 +15,9 @@ COMMON: dict[str, Any] = {"wait": int(os.environ.get("WAIT", 0)) / 1000}
 if lease := os.environ.get("LEASE"):
     COMMON["lease"] = int(lease) / 1000
 
+#: False runs the shop without the middleware.
+IS_PROTECTED = os.environ.get("PROTECTION") != "off"
+
 
 def user(request: Any) -> str:
     """Returns the subject of a request."""

@@ -17,28 +17,28 @@ try:
 except Rejected:
     pass
 app = Flask(__name__)
-app.wsgi_app = Once(app.wsgi_app, onceward, path="/orders", subject=rules.user, **rules.COMMON)
-app.wsgi_app = Once(app.wsgi_app, onceward, path="/retryable", subject=rules.user, at_most_once=False, **rules.COMMON)
-app.wsgi_app = Once(app.wsgi_app, onceward, path="/forms", subject="anonymous", token=True, **rules.COMMON)
+if rules.IS_PROTECTED:
+    app.wsgi_app = Once(app.wsgi_app, onceward, path="/orders", subject=rules.user, **rules.COMMON)
+    app.wsgi_app = Once(app.wsgi_app, onceward, path="/retryable", subject=rules.user, at_most_once=False, **rules.COMMON)
+    app.wsgi_app = Once(app.wsgi_app, onceward, path="/forms", subject="anonymous", token=True, **rules.COMMON)
 
 
 @app.post("/orders")
 @app.post("/retryable")
 @app.post("/forms")
 def protected() -> Response:
-    order = Order(request.headers)
-    order.run_to_end()
-    return Response(order.chunks(), order.status) if order.is_streamed else respond(order)
+    return run(Order(request.headers, rules.IS_PROTECTED))
 
 
 @app.post("/open")
 def unprotected() -> Response:
-    order = Order({name.lower(): value for name, value in request.headers.items() if name.lower() != "x-effect"})
+    return run(Order(request.headers, is_protected=False))
+
+
+def run(order: Order) -> Response:
     order.run_to_end()
-    return respond(order)
-
-
-def respond(order: Order) -> Response:
+    if order.is_streamed:
+        return Response(order.chunks(), order.status)
     return Response(order.body, order.status, order.response_headers)
 
 
