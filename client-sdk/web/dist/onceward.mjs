@@ -219,7 +219,7 @@ async function submit({ fetch, token, limit }, request, init) {
 }
 async function problemOf(response, outcome) {
   const retry = response.headers.get(RETRY);
-  const code = retry ? outcome.replace(/not_[ar].*/, "upstream_unavailable") : outcome;
+  const code = retry ? outcome.replace(/^not_[ar].*/, "upstream_unavailable") : outcome;
   if (code ? !isRejection(code) : response.ok) return;
   const body = await response.clone().json().catch(() => {
   });

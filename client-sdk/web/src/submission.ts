@@ -92,7 +92,7 @@ export async function submit({ fetch, token, limit }: SubmissionContext, request
 async function problemOf(response: Response, outcome: string): Promise<AttemptProblem> {
   const retry = response.headers.get(RETRY) as Retry;
   // not_applied, not_released: only a proxy that did not reach the application also names the next step.
-  const code = retry ? outcome.replace(/not_[ar].*/, "upstream_unavailable") : outcome;
+  const code = retry ? outcome.replace(/^not_[ar].*/, "upstream_unavailable") : outcome;
   if (code ? !isRejection(code) : response.ok) return;
   const body: Problem | undefined = await response.clone().json().catch(() => {});
   return code ? { ...body, code: code as Code, retry: retry ?? body?.retry } : body?.retry && body;
