@@ -20,6 +20,7 @@ mod guarded_request;
 mod handler_mark;
 mod hidden_token;
 mod json;
+mod kept_headers;
 mod key_source;
 mod middleware;
 mod nested;

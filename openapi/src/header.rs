@@ -13,7 +13,8 @@ pub const OUTCOME: &str = "onceward-outcome";
 /// Response: repeats the outcome, as `onceward;desc=…`. It is the only header that the script of a page can read after a navigation.
 /// Of several, the last one counts.
 pub const SERVER_TIMING: &str = "server-timing";
-/// Response: whole seconds for which the response is stored, counted from the first one, on routes that are configured to send it.
+/// Response: whole seconds for which the response is stored, counted from the first one (in an interval, from the first
+/// request), on routes that are configured to send it.
 pub const RETENTION: &str = "onceward-retention";
 /// Request: `true` returns the recorded outcome and never runs the handler. `false` has no effect. Any other value is rejected
 /// with 400 `bad_request`, and nothing runs. A guard that is off, or only observes, ignores this header.

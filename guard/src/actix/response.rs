@@ -55,6 +55,7 @@ fn static_name(name: &'static str) -> HeaderName {
         header::OUTCOME => OUTCOME.clone(),
         header::SERVER_TIMING => SERVER_TIMING.clone(),
         header::NEXT_TOKEN => NEXT_TOKEN.clone(),
+        header::RETRY => RETRY.clone(),
         name => HeaderName::from_static(name),
     }
 }
@@ -63,10 +64,15 @@ static OUTCOME: HeaderName = HeaderName::from_static(header::OUTCOME);
 static SERVER_TIMING: HeaderName = HeaderName::from_static(header::SERVER_TIMING);
 static REPLAYED: HeaderName = HeaderName::from_static(header::IDEMPOTENT_REPLAYED);
 static NEXT_TOKEN: HeaderName = HeaderName::from_static(header::NEXT_TOKEN);
+static RETRY: HeaderName = HeaderName::from_static(header::RETRY);
 
 impl SignedHeaders for HeaderMap {
     fn has(&self, name: &'static str) -> bool {
         self.contains_key(static_name(name))
+    }
+
+    fn remove(&mut self, name: &'static str) {
+        HeaderMap::remove(self, static_name(name));
     }
 
     fn set(&mut self, name: Cow<'static, str>, value: Bytes) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use onceward_api::header;
 
 use super::framework::Framework;
-use super::preferences::Preferences;
+use super::preferences::{Preferences, is_navigation};
 use super::rejection_format::RejectionFormat;
 use super::response::GuardResponse;
 use super::route_rules::RouteRules;
@@ -16,6 +16,7 @@ use crate::rejection::Rejection;
 pub(crate) struct Audience<F: Framework> {
     accept: Option<F::HeaderValue>,
     accept_language: Option<F::HeaderValue>,
+    is_navigation: bool,
     request_id: Option<F::HeaderValue>,
     uri: F::Uri,
     /// The client's key, if the route sends it back.
@@ -28,6 +29,7 @@ impl<F: Framework> Audience<F> {
         Self {
             accept: copy("accept"),
             accept_language: copy("accept-language"),
+            is_navigation: is_navigation(copy("sec-fetch-mode").as_ref().map(AsRef::as_ref)),
             request_id: copy(header::REQUEST_ID),
             uri: F::uri(request),
             key: None,
@@ -46,7 +48,8 @@ impl<F: Framework> Audience<F> {
     pub(crate) fn reject(&self, format: &RejectionFormat, guard: &Guard, rejection: &Rejection) -> GuardResponse {
         let preferences = Preferences::none()
             .accept(self.accept.as_ref().map(AsRef::as_ref))
-            .accept_language(self.accept_language.as_ref().map(AsRef::as_ref));
+            .accept_language(self.accept_language.as_ref().map(AsRef::as_ref))
+            .navigation(self.is_navigation);
         let request_id = self.request_id.as_ref().map(AsRef::as_ref);
         let response = GuardResponse::formatted(format, guard, rejection, self.path(), preferences);
         response.with_request_id(request_id).with_key(self.key.clone())

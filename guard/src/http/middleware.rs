@@ -14,7 +14,7 @@ use self::observe::observe;
 use super::audience::Audience;
 use super::body::{RequestBody, drain};
 use super::decide::{AdmittedRequest, Decision};
-use super::exchange::{Exchange, HandlerResponse as _};
+use super::exchange::{Exchange, HandlerResponse};
 use super::framework::Framework;
 use super::guarded_request::GuardedRequest;
 use super::rejection_format::RejectionFormat;
@@ -54,9 +54,11 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
             let is_kept = matches!(&reply, Some(Ok(reply)) if rules.route.policy.keeps(reply));
             let (outcome, next) = rules.route.settle(&mut admitted, judgement, reply, captured.outcome()).await;
             let retention = rules.retention(outcome).filter(|_| is_kept);
+            let is_rejection = may_be_rejection(&captured);
             return captured.send(Signature {
                 outcome: Some(outcome),
                 next,
+                is_rejection,
                 is_last: guard.is_draining(),
                 key,
                 retention,
@@ -69,7 +71,15 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
             drop(running);
             let outcome = rules.judge(&captured, None).outcome_unprotected(captured.outcome());
             let is_last = guard.is_draining();
-            return captured.send(Signature { outcome: Some(outcome), next: None, is_last, key, retention: None });
+            let is_rejection = may_be_rejection(&captured);
+            return captured.send(Signature {
+                outcome: Some(outcome),
+                next: None,
+                is_rejection,
+                is_last,
+                key,
+                retention: None,
+            });
         }
         Ok(Decision::Replay(reply)) => {
             GuardResponse::replay(&reply).with_key(key).with_retention(rules.retention(Outcome::Replayed))
@@ -86,6 +96,11 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
     let (head, body) = exchange.parts_mut();
     Box::pin(drain(head, body)).await;
     exchange.respond(response)
+}
+
+/// Returns whether a response may be a rejection by the handler, an inner guard or the upstream of the proxy: each states more than a status.
+fn may_be_rejection<F: Framework>(captured: &impl HandlerResponse<F>) -> bool {
+    captured.effect().is_some() || captured.outcome().is_some()
 }
 
 /// Calls the handler. If the run has an id, the handler can extract it, and every log line of the handler carries it.

@@ -82,9 +82,9 @@ impl Profile {
         matches!(self, Self::UniversalCommerce)
     }
 
-    /// Returns true if a request without a key is rejected, also on a route with an optional key.
-    pub(super) fn requires_key(self) -> bool {
-        self == Self::AgenticCommerce
+    /// Returns true if a POST without a key is rejected, also on a route with an optional key.
+    pub const fn requires_key(self) -> bool {
+        matches!(self, Self::AgenticCommerce)
     }
 
     /// Returns the fields that a fingerprint includes, if the profile demands other ones than the route's.

@@ -127,13 +127,13 @@ const JUDGED: usize = 1024 * 1024;
 /// | constructor | `P` | setters, besides those of every policy |
 /// |---|---|---|
 /// | [`token`](Protect::token) | [`TokenPolicy`] | `bound`, `next_token`, `optional`, `remember`, `remember_by` |
-/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
-/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | …`.remember(…)` | [`RememberedPolicy`] | `bound`, `next_token`, `optional`, `wait`, `keep_header`, `keep_all_headers`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | [`key`](Protect::key) | [`KeyPolicy`] | `from`, `optional`, `wait`, `keep_header`, `keep_all_headers`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
 /// | [`interval`](Protect::interval) | [`IntervalPolicy`] | `remember`, `from`, or `fingerprint`, `fingerprint_with` and `skip_large_bodies` |
 /// | …`.from(…)` | [`NamedIntervalPolicy`] | `optional` |
 /// | …`.fingerprint(…)` | [`ContentIntervalPolicy`] | `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
-/// | …`.remember()` | [`RememberedIntervalPolicy`] | `from`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with` |
-/// | …`.remember().from(…)` | [`RememberedNamedIntervalPolicy`] | `optional`, `wait`, `keep_header`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
+/// | …`.remember()` | [`RememberedIntervalPolicy`] | `from`, `wait`, `keep_header`, `keep_all_headers`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with` |
+/// | …`.remember().from(…)` | [`RememberedNamedIntervalPolicy`] | `optional`, `wait`, `keep_header`, `keep_all_headers`, `show_retention`, `retention_header`, `fingerprint`, `fingerprint_with`, `skip_large_bodies` |
 ///
 /// ```compile_fail,E0599
 /// # use onceward::{KeyRules, actix::{Protect, SubjectFrom}, testing};
@@ -452,13 +452,22 @@ impl<F: Framework, P: StoresResponses> Protect<F, P> {
     /// ```
     #[must_use]
     pub fn keep_header(mut self, name: F::HeaderName) -> Self {
-        self.rules.kept_headers.push(name);
+        self.rules.kept_headers.add(name);
         self
     }
 
-    /// Says how long a response is stored, in `Onceward-Retention`: whole seconds, rounded up, counted from the first response. Each
-    /// response that is stored has the header, and each replay of it. A response that is streamed or too large is not stored. By default,
-    /// no response has the header.
+    /// Stores all headers of a response, such as `Content-Security-Policy` and `Access-Control-Allow-Origin`, in place of those that describe
+    /// the body. For middleware that other layers do not wrap: a layer outside of the guard adds its headers to a replay too. `Set-Cookie`
+    /// and similar headers are never stored, nor are those that belong to one response, such as `Age`, `Via` and `X-Request-Id`.
+    #[must_use]
+    pub fn keep_all_headers(mut self) -> Self {
+        self.rules.kept_headers.add_all();
+        self
+    }
+
+    /// Says how long a response is stored, in `Onceward-Retention`: whole seconds, rounded down, counted from the first
+    /// response; in an interval, from the first request. Each response that is stored has the header, and each replay of it. A response
+    /// that is streamed or too large is not stored. By default, no response has the header.
     ///
     /// ```compile_fail,E0599
     /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
@@ -538,6 +547,11 @@ impl<F: Framework, P> Protect<F, P> {
     /// Returns the rules, as each service behind this layer shares them.
     pub(crate) fn shared_rules(&self) -> Arc<RouteRules<F>> {
         Arc::new(self.rules.clone())
+    }
+
+    /// Returns the policy of the route, with what its profile demands.
+    pub fn policy(&self) -> &Policy {
+        &self.rules.route.policy
     }
 
     /// Applies the rules of a profile to a route with a key, without its format.

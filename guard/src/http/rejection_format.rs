@@ -13,6 +13,7 @@ use http::{HeaderName, StatusCode};
 use onceward_api::{Code, Problem, Retry};
 use serde::Serialize;
 
+use super::preferences::Preferences;
 use crate::rejection::Rejection;
 
 type Write = Arc<dyn Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Send + Sync>;
@@ -26,8 +27,8 @@ type Write = Arc<dyn Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Sen
 /// Whatever the format, a rejection carries `Onceward-Outcome` (the code), `Onceward-Retry` (the next step), `Retry-After` where waiting
 /// helps, and `Cache-Control: no-store`. The SDKs use these headers only.
 ///
-/// A format may redirect a browser that navigates, for example back to the form. For every other client, the status 3xx is replaced by the
-/// one of the code: `fetch` and HTTP libraries follow a redirect, and lose the rejection.
+/// A format may redirect a browser that [navigates](RejectedRequest::is_navigation), for example back to the form. For every other client,
+/// the status 3xx is replaced by the one of the code: `fetch` and HTTP libraries follow a redirect, and lose the rejection.
 ///
 /// ```
 /// use onceward::http::{RejectionFormat, RejectionResponse, StatusCode};
@@ -86,8 +87,9 @@ impl RejectionFormat {
         });
         written.map(|mut written| {
             // HTTP allows no body and no further response after an informational status. A program that follows a redirect loses the
-            // rejection, and sends the submission elsewhere after a 307 or 308: only a browser that navigates receives one.
-            if written.status.is_informational() || written.status.is_redirection() && !rejected.prefers_html {
+            // rejection, and sends the submission elsewhere after a 307 or 308: only a browser that navigates receives one. `Accept`
+            // does not tell: Turbo prefers HTML, and follows redirects with `fetch`.
+            if written.status.is_informational() || written.status.is_redirection() && !rejected.is_navigation {
                 written.status = rejected.status();
                 written.headers.retain(|(name, _)| name != "location");
             }
@@ -109,11 +111,18 @@ pub struct RejectedRequest<'a> {
     rejection: &'a Rejection,
     language: &'a str,
     prefers_html: bool,
+    is_navigation: bool,
 }
 
 impl<'a> RejectedRequest<'a> {
-    pub(super) fn new(problem: &'a Problem, rejection: &'a Rejection, language: &'a str, prefers_html: bool) -> Self {
-        Self { problem, rejection, language, prefers_html }
+    pub(super) fn new(
+        problem: &'a Problem,
+        rejection: &'a Rejection,
+        language: &'a str,
+        preferences: &Preferences<'_>,
+        prefers_html: bool,
+    ) -> Self {
+        Self { problem, rejection, language, prefers_html, is_navigation: preferences.is_navigation }
     }
 
     /// Returns the reason, for programs.
@@ -157,9 +166,15 @@ impl<'a> RejectedRequest<'a> {
         self.problem.instance.as_deref()
     }
 
-    /// Returns true if the client is a browser that navigates: it shows the response to a person.
+    /// Returns true if the client prefers HTML, by `Accept`: a browser that navigates, or a library such as Turbo, which shows the response.
     pub fn prefers_html(&self) -> bool {
         self.prefers_html
+    }
+
+    /// Returns true if a browser navigates, by `Sec-Fetch-Mode`, which every current browser sends over HTTPS and on localhost. Only then is
+    /// a redirect sent.
+    pub fn is_navigation(&self) -> bool {
+        self.is_navigation
     }
 
     /// Returns the problem of RFC 9457 that the default format sends.
@@ -178,7 +193,7 @@ pub struct RejectionResponse {
 
 impl RejectionResponse {
     /// Creates a response without a body. An informational status is replaced by the one of the code, and so is a redirect, without its
-    /// `Location`, unless the client is a browser that navigates ([`prefers_html`](RejectedRequest::prefers_html)).
+    /// `Location`, unless the client is a browser that [navigates](RejectedRequest::is_navigation).
     pub fn new(status: StatusCode) -> Self {
         Self { status, headers: Vec::new(), body: Bytes::new() }
     }

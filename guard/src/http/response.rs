@@ -99,7 +99,7 @@ impl GuardResponse {
         texts: &Texts,
     ) -> Self {
         let prefers_html = preferences.accept.is_some_and(prefers_html);
-        let written = format.write(&RejectedRequest::new(problem, rejection, texts.tag(), prefers_html));
+        let written = format.write(&RejectedRequest::new(problem, rejection, texts.tag(), &preferences, prefers_html));
         let is_page = prefers_html && written.is_none();
         let said = written.unwrap_or_else(|| if is_page { page(problem, rejection, texts) } else { plain(problem) });
         let RejectionResponse { status, mut headers, body } = said;

@@ -7,7 +7,7 @@ use onceward_api::{Outcome, header};
 
 use crate::policy::Policy;
 
-/// The header of a route that says how long its responses are stored, in whole seconds, rounded up.
+/// The header of a route that says how long its responses are stored, in whole seconds, rounded down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RetentionHeader {
     pub(crate) name: Cow<'static, str>,
@@ -20,8 +20,10 @@ impl RetentionHeader {
 
     /// Creates the header for a policy; `None` if it stores no responses.
     pub(super) fn of(policy: &Policy, name: Cow<'static, str>) -> Option<Self> {
-        // Rounded up: a client that goes by it does not take a stored response for a forgotten one.
-        let seconds = policy.retention()?.as_millis().div_ceil(1_000);
+        // Rounded down, since a client relies on it: a retry within this time never runs. The response of an interval is stored for at
+        // least a second.
+        let least = u64::from(matches!(policy, Policy::Interval(_)));
+        let seconds = policy.retention()?.as_secs().max(least);
         Some(Self { name, value: seconds.to_string().into() })
     }
 
@@ -39,7 +41,7 @@ mod tests {
     use crate::policy::{IntervalRules, KeyRules, TokenRules};
 
     #[test]
-    fn header_has_the_retention_of_the_policy_in_seconds_rounded_up() {
+    fn header_has_the_retention_of_the_policy_in_seconds_rounded_down() {
         let value = |policy: Policy| {
             let header = RetentionHeader::of(&policy, RetentionHeader::NAME)?;
             assert_eq!(header.name, "onceward-retention");
@@ -48,7 +50,9 @@ mod tests {
         let (minute, interval) = (Duration::from_secs(60), || IntervalRules::new().every(Duration::from_millis(2_500)));
         assert_eq!(value(Policy::key(KeyRules::at_most_once())).as_deref(), Some("86400"));
         assert_eq!(value(Policy::Token(TokenRules::new().remember(minute))).as_deref(), Some("60"));
-        assert_eq!(value(Policy::interval(interval().unwrap().remember())).as_deref(), Some("3"));
+        assert_eq!(value(Policy::interval(interval().unwrap().remember())).as_deref(), Some("2"));
+        let short = IntervalRules::new().every(Duration::from_millis(500)).unwrap().remember();
+        assert_eq!(value(Policy::interval(short)).as_deref(), Some("1"));
         assert_eq!(value(Policy::interval(interval().unwrap())), None);
         assert_eq!(value(Policy::token()), None);
     }

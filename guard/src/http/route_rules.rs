@@ -13,6 +13,7 @@ use super::effect::{Entry, Judgement, ResponseFacts, judge};
 use super::exchange::HandlerResponse;
 use super::framework::Framework;
 use super::guarded_request::GuardedRequest;
+use super::kept_headers::KeptHeaders;
 use super::profile::Profile;
 use super::rejection_format::RejectionFormat;
 use super::request::{ParsedRequest, RequestHead as _, RequestReader};
@@ -49,7 +50,7 @@ pub(crate) struct RouteRules<F: Framework> {
     pub(super) judge: Option<Judge<F::ResponseHead>>,
     /// Maximum number of bytes that are read of a response's body.
     pub(super) answer_limit: usize,
-    pub(super) kept_headers: Vec<F::HeaderName>,
+    pub(super) kept_headers: KeptHeaders<F::HeaderName>,
     pub(super) format: RejectionFormat,
     /// The contract by which requests with a key are answered.
     pub(super) profile: Profile,
@@ -67,7 +68,7 @@ impl<F: Framework> RouteRules<F> {
             reader: RequestReader::default(),
             judge: None,
             answer_limit,
-            kept_headers: Vec::new(),
+            kept_headers: KeptHeaders::default(),
             format: RejectionFormat::problem(),
             profile: Profile::Ietf,
             retention_header: None,
@@ -150,8 +151,7 @@ impl<F: Framework> RouteRules<F> {
     /// Returns the response to store, or the reason why its body was not read.
     pub(super) fn reply(&self, answer: &impl HandlerResponse<F>) -> Result<Reply, NoReply> {
         let body = answer.body()?.clone();
-        let is_named = |name: &str| self.kept_headers.iter().any(|other| other.as_ref() == name);
-        Ok(capture(answer.status(), answer.headers(), body, is_named))
+        Ok(capture(answer.status(), answer.headers(), body, |name| self.kept_headers.keeps(name)))
     }
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Signature {
     pub(crate) outcome: Option<Outcome>,
     /// The next token, if the route sends one.
     pub(crate) next: Option<Token>,
+    /// True if the response is a rejection by code that knows the guard, so that it may name the next step.
+    pub(crate) is_rejection: bool,
     /// True if the connection is closed after the response.
     pub(crate) is_last: bool,
     /// The client's key, if the route sends it back.
@@ -51,6 +53,10 @@ impl Signature {
     pub(crate) fn apply(&self, headers: &mut impl SignedHeaders) {
         let Some(outcome) = self.outcome else { return };
         let reported = OutcomeHeaders::of(outcome, headers.has(header::SERVER_TIMING));
+        if !self.is_rejection && headers.has(header::RETRY) {
+            // The handler has passed on the response of another service. A client takes a response that names the next step for a rejection.
+            headers.remove(header::RETRY);
+        }
         headers.set(header::OUTCOME.into(), Bytes::from_static(reported.outcome.as_bytes()));
         if let Some(timing) = reported.server_timing {
             headers.add(header::SERVER_TIMING.into(), timing.into());
@@ -71,6 +77,9 @@ impl Signature {
 pub(crate) trait SignedHeaders {
     /// Returns whether there is a header of this name.
     fn has(&self, name: &'static str) -> bool;
+
+    /// Removes a header.
+    fn remove(&mut self, name: &'static str);
 
     /// Sets a header, in place of an earlier one.
     fn set(&mut self, name: Cow<'static, str>, value: Bytes);

@@ -58,6 +58,10 @@ impl SignedHeaders for HeaderMap {
         self.contains_key(name)
     }
 
+    fn remove(&mut self, name: &'static str) {
+        HeaderMap::remove(self, name);
+    }
+
     fn set(&mut self, name: Cow<'static, str>, value: Bytes) {
         if let Some((name, value)) = valid(name, value) {
             self.insert(name, value);

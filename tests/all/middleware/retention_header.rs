@@ -81,14 +81,18 @@ async fn remembered_token_and_interval_say_the_retention_under_any_name<F: WebFr
         Protect::<F, IntervalPolicy>::interval(&guard, SubjectSource::anonymous(), rules).remember()
     };
     let routes = Routes::new()
-        .any("/token", token.remember(Duration::from_secs(600)).retention_header(&name), Handler::of_body(purchase))
+        .any(
+            "/remembered",
+            token.remember(Duration::from_secs(600)).retention_header(&name),
+            Handler::of_body(purchase),
+        )
         .any("/interval", interval(60_500).retention_header(&name), Handler::of_body(purchase))
         .any("/short", interval(500).show_retention(), Handler::of_body(purchase))
         .tokens(&guard, SubjectSource::anonymous());
     let served = F::serve(&ledger, routes);
     let token = client::token(&served.url).await;
     for (path, header, seconds) in
-        [("/token", "x-kept-for", "600"), ("/interval", "x-kept-for", "61"), ("/short", RETENTION, "1")]
+        [("/remembered", "x-kept-for", "600"), ("/interval", "x-kept-for", "60"), ("/short", RETENTION, "1")]
     {
         for outcome in ["200 executed", "200 replayed"] {
             let answer = send(submit(&served.url, path, &token, "order")).await;

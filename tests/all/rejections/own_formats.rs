@@ -8,7 +8,8 @@ use onceward::http::{
 use onceward::store::Memory;
 use onceward::{Binding, Guard, KeyRules, Mode, Rejection};
 use onceward_api::{Code, header};
-use onceward_tests::client::{ask_token, http, send};
+use onceward_tests::call::Call;
+use onceward_tests::client::{self, ask_token, http, send};
 use onceward_tests::handler::Handler;
 use onceward_tests::key_routes::KEY;
 use onceward_tests::ledger::Ledger;
@@ -25,6 +26,7 @@ on_every_framework! {
     function_that_panics_leaves_the_default,
     redirect_is_sent_to_navigating_browsers_only,
     rejection_by_the_handler_has_the_format_of_its_route,
+    next_step_of_another_service_is_removed_from_a_response,
     internal_rejection_with_status_200_is_unknown,
     inner_guard_has_its_own_format,
     unprotected_route_is_reported_in_the_chosen_format,
@@ -106,21 +108,26 @@ async fn function_that_panics_leaves_the_default<F: WebFramework>() {
 
 async fn redirect_is_sent_to_navigating_browsers_only<F: WebFramework>() {
     let guard = Guard::new(Memory::new());
+    let unfollowing = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     for status in [301, 302, 303, 307, 308] {
         let back = RejectionFormat::new(move |rejected| {
             let response = RejectionResponse::new(StatusCode::from_u16(status).unwrap()).header("Location", "/form");
             Some(response.body("text/plain", rejected.code().as_str()))
         });
         let served = F::serve(&Ledger::new(), Routes::new().post("/orders", keyed::<F>(&guard, back), ordered()));
-        let rejected = async |accept| {
-            let answer = send(http().post(format!("{}/orders", served.url)).header("accept", accept)).await;
+        let rejected = async |accept, mode| {
+            let request = unfollowing.post(format!("{}/orders", served.url)).header("accept", accept);
+            let answer = send(request.header("sec-fetch-mode", mode)).await;
             let location = answer.headers.get("location").map(|to| to.to_str().unwrap().to_owned());
             (answer.said(), location, answer.body)
         };
         let to_form = (format!("{status} key_missing"), Some("/form".to_owned()), "key_missing".into());
-        assert_eq!(rejected("text/html").await, to_form);
-        for accept in ["*/*", "application/json"] {
-            assert_eq!(rejected(accept).await, ("400 key_missing".to_owned(), None, "key_missing".into()), "{status}");
+        assert_eq!(rejected("text/html", "navigate").await, to_form);
+        // Turbo prefers HTML, and its `fetch` would follow the redirect.
+        let turbo = "text/vnd.turbo-stream.html, text/html, application/xhtml+xml";
+        for (accept, mode) in [("*/*", "cors"), ("application/json", ""), (turbo, "same-origin"), ("text/html", "")] {
+            let expected = ("400 key_missing".to_owned(), None, "key_missing".into());
+            assert_eq!(rejected(accept, mode).await, expected, "{status} {accept}");
         }
     }
 }
@@ -167,6 +174,34 @@ async fn rejection_by_the_handler_has_the_format_of_its_route<F: WebFramework>()
     assert_eq!(own.said(), "418 locked");
     assert_eq!(own.headers["x-tea"], "green");
     assert_eq!(post("/default").await.problem().code, Code::Locked);
+}
+
+/// A client takes a response that names the next step for a rejection: what a handler passes on is none.
+async fn next_step_of_another_service_is_removed_from_a_response<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    let passed_on = Handler::of_head(async |call: Call| {
+        call.ledger.record("order");
+        Reply::new(409).header(header::RETRY, "same").header("x-shop", "1")
+    });
+    let token = Protect::<F, _>::token(&guard, SubjectSource::anonymous());
+    let optional = Protect::<F, _>::key(&guard, SubjectSource::anonymous(), KeyRules::retryable()).optional();
+    let routes = Routes::new()
+        .post("/orders", token, passed_on.clone())
+        .post("/key", keyed::<F>(&guard, RejectionFormat::problem()), passed_on.clone())
+        .post("/optional", optional, passed_on)
+        .tokens(&guard, SubjectSource::anonymous());
+    let served = F::serve(&Ledger::new(), routes);
+    let token = client::token(&served.url).await;
+    for (path, name, value, outcome) in [
+        ("/orders", header::TOKEN, token.as_str(), "not_applied"),
+        ("/key", KEY, "k", "replayable"),
+        ("/optional", "x-other", "", "unprotected"),
+    ] {
+        let answer = send(http().post(format!("{}{path}", served.url)).header(name, value)).await;
+        assert_eq!(answer.said(), format!("409 {outcome}"), "{path}");
+        let named = [header::RETRY, "x-shop"].map(|name| answer.headers.contains_key(name));
+        assert_eq!(named, [false, true], "{path}");
+    }
 }
 
 async fn inner_guard_has_its_own_format<F: WebFramework>() {

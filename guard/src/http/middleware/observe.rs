@@ -13,7 +13,8 @@ use crate::http::exchange::HandlerResponse as _;
 use crate::rejection::Rejection;
 
 /// Adds nothing to the handler's response.
-const UNSIGNED: Signature = Signature { outcome: None, next: None, is_last: false, key: None, retention: None };
+const UNSIGNED: Signature =
+    Signature { outcome: None, next: None, is_rejection: false, is_last: false, key: None, retention: None };
 
 /// Runs the handler whatever the guard decides, and does not change the response. Counts requests that would not have run, and settles
 /// those that would have, by their response. A request whose body has not arrived is judged after its response: the handler may not read
