@@ -6,6 +6,7 @@ pub(crate) mod flag;
 mod placeholder;
 mod proxy;
 pub(crate) mod proxy_table;
+pub mod rejection_template;
 pub(crate) mod route;
 pub mod route_field;
 mod route_value;

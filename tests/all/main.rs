@@ -143,7 +143,9 @@ mod proxy {
     mod memory;
     mod operations;
     mod page;
+    mod profiles;
     mod recipes;
+    mod replayed_headers;
     mod routes;
     mod semantics;
     mod slow_clients;

@@ -29,7 +29,8 @@ pub(super) fn parse(table: &Table) -> Result<Envelope, String> {
             return Err("`codes`: write a table such as { token_used = 20001 }".to_owned());
         };
         for (name, own) in codes {
-            envelope = envelope.code(code(name)?, own_code(own).map_err(|error| format!("`codes.{name}`: {error}"))?);
+            let named = |error: String| format!("`codes.{name}`: {error}");
+            envelope = envelope.code(code(name).map_err(named)?, own_code(own).map_err(named)?);
         }
     }
     if let Some(value) = table.get("default_code") {
@@ -51,12 +52,13 @@ pub(super) fn parse(table: &Table) -> Result<Envelope, String> {
     }
 }
 
-fn code(name: &str) -> Result<Code, String> {
+/// Returns the error code with this name.
+pub(super) fn code(name: &str) -> Result<Code, String> {
     let known = Code::ALL.into_iter().find(|code| code.as_str() == name);
     known.ok_or_else(|| {
         let by_likeness = |code: &Code| (strsim::jaro_winkler(code.as_str(), name) * 1000.0) as u32;
         let nearest = Code::ALL.into_iter().max_by_key(by_likeness).map(Code::as_str).unwrap_or_default();
-        format!("`codes.{name}`: there is no such error code; did you mean `{nearest}`?")
+        format!("there is no such error code; did you mean `{nearest}`?")
     })
 }
 

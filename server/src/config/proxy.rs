@@ -7,11 +7,11 @@ use onceward_api::duration;
 
 use super::sources::Sources;
 use super::{Config, ConfigError, upstream, value};
-use crate::proxy::settings::ProxySettings;
+use crate::proxy::settings::{ProxySettings, RejectionShape};
 
 pub(super) fn settings(sources: &Sources) -> Result<ProxySettings, ConfigError> {
     let proxy_path = sources.value("proxy_path", value::proxy_path)?;
-    Ok(ProxySettings {
+    let settings = ProxySettings {
         upstream: sources.optional("upstream", upstream::parse)?,
         upstream_ca: sources.optional("upstream_ca", file)?,
         upstream_host: sources.value("upstream_host", value::upstream_host)?,
@@ -23,13 +23,27 @@ pub(super) fn settings(sources: &Sources) -> Result<ProxySettings, ConfigError> 
         profile: sources.value("profile", value::profile)?,
         rejections: sources.value("rejections", value::rejections)?,
         envelope: sources.proxy_table().map(|table| table.envelope()).transpose()?.unwrap_or_default(),
+        template: sources.proxy_table().map(|table| table.template()).transpose()?.flatten(),
         retention_header: sources.value("retention_header", value::own_header)?,
         well_known: sources.value("well_known", value::boolean)?,
         inject: sources.value("inject", value::boolean)?,
         body_limit: sources.value("body_limit", value::size)?,
         routes: sources.proxy_table().map(|table| table.parse(&proxy_path)).transpose()?.unwrap_or_default(),
         proxy_path,
-    })
+    };
+    check_template(&settings)?;
+    Ok(settings)
+}
+
+/// Requires the template that a setting names.
+fn check_template(settings: &ProxySettings) -> Result<(), ConfigError> {
+    let mut chosen = settings.routes.iter().filter_map(|route| route.rejections).chain([settings.rejections]);
+    if settings.template.is_none() && chosen.any(|shape| shape == RejectionShape::Template) {
+        return Err(ConfigError::Wrong(
+            "rejections: `template` needs the table [proxy.template] with a `body` in the settings file".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Requires an upstream other than the proxy itself.

@@ -1,4 +1,4 @@
-//! The `proxy` table of a settings file: its `[[proxy.route]]` tables, as they are written, and `[proxy.envelope]`.
+//! The `proxy` table of a settings file: its `[[proxy.route]]` tables, as they are written, `[proxy.envelope]` and `[proxy.template]`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,8 @@ use toml::de::DeTable;
 use toml::{Table, Value};
 
 use super::setting::names;
-use super::{ConfigError, envelope, route};
+use super::{ConfigError, envelope, rejection_template, route};
+use crate::proxy::rejection_template::RejectionTemplate;
 use crate::proxy::route::ProxyRoute;
 use crate::proxy::route_table::{RouteTable, ShadowedRoute};
 
@@ -16,6 +17,7 @@ pub(crate) struct ProxyTable {
     file: PathBuf,
     routes: Vec<WrittenRoute>,
     envelope: Option<Table>,
+    template: Option<Table>,
 }
 
 /// A route, as it is written.
@@ -36,11 +38,12 @@ impl ProxyTable {
         let Value::Array(tables) = table.remove("route").unwrap_or(Value::Array(Vec::new())) else {
             return Err(wrong("`proxy.route` must be a list of tables: write [[proxy.route]] with two brackets"));
         };
-        let envelope = match table.remove("envelope") {
-            None => None,
-            Some(Value::Table(envelope)) => Some(envelope),
-            Some(_) => return Err(wrong("`proxy.envelope` must be a table: write [proxy.envelope]")),
+        let mut inner = |name: &str| match table.remove(name) {
+            None => Ok(None),
+            Some(Value::Table(inner)) => Ok(Some(inner)),
+            Some(_) => Err(wrong(&format!("`proxy.{name}` must be a table: write [proxy.{name}]"))),
         };
+        let (envelope, template) = (inner("envelope")?, inner("template")?);
         if let Some(name) = table.keys().next() {
             return Err(wrong(&unknown(name)));
         }
@@ -50,15 +53,24 @@ impl ProxyTable {
             _ => Err(wrong("`proxy.route` must be a list of tables: write [[proxy.route]]")),
         };
         let routes = tables.into_iter().enumerate().map(number).collect::<Result<_, _>>()?;
-        Ok(Self { file: file.to_owned(), routes, envelope })
+        Ok(Self { file: file.to_owned(), routes, envelope, template })
     }
 
     /// Parses the envelope of rejections.
     pub(super) fn envelope(&self) -> Result<Envelope, ConfigError> {
         let parsed = self.envelope.as_ref().map(envelope::parse).transpose();
-        let wrong =
-            |error: String| ConfigError::Wrong(format!("config: {}: [proxy.envelope]: {error}", self.file.display()));
-        Ok(parsed.map_err(wrong)?.unwrap_or_default())
+        Ok(parsed.map_err(|error| self.wrong_in("envelope", &error))?.unwrap_or_default())
+    }
+
+    /// Parses the template of rejections, if there is one.
+    pub(super) fn template(&self) -> Result<Option<RejectionTemplate>, ConfigError> {
+        let parsed = self.template.as_ref().map(rejection_template::parse).transpose();
+        parsed.map_err(|error| self.wrong_in("template", &error))
+    }
+
+    /// Returns an error that names the file and the table.
+    fn wrong_in(&self, table: &str, error: &str) -> ConfigError {
+        ConfigError::Wrong(format!("config: {}: [proxy.{table}]: {error}", self.file.display()))
     }
 
     /// Returns the routes, as they are written.
@@ -118,7 +130,7 @@ fn unknown(name: &str) -> String {
     let meant = if strsim::jaro_winkler("route", name) > 0.7 {
         "; did you mean [[proxy.route]]?"
     } else {
-        "; it has only [[proxy.route]] and [proxy.envelope]"
+        "; it has only [[proxy.route]], [proxy.envelope] and [proxy.template]"
     };
     format!("there is no `{name}` in [proxy]{meant}")
 }

@@ -218,14 +218,15 @@ pub const SETTINGS: [Setting; 45] = [
         "rejections",
         "SHAPE",
         Some("profile"),
-        "Format of the rejections of the proxy's routes: that of the `profile`, `problem` (RFC 9457) or `envelope`, as in `[proxy.envelope]`",
+        "Format of the rejections of the proxy's routes: that of the `profile`, `problem` (RFC 9457), `envelope`, as in \
+         `[proxy.envelope]`, or `template`, as in `[proxy.template]`",
     ),
     plain(
         "retention_header",
         "HEADER or off",
         Some("off"),
         "Response header, such as `Onceward-Retention`, in which the proxy says for how many whole seconds a response is stored, counted from \
-         the first one; `off`: none",
+         the first one (in an interval, from the first request); `off`: none",
     ),
     plain(
         "well_known",

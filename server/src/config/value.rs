@@ -137,7 +137,8 @@ pub(super) fn profile(text: &str) -> Result<Profile, String> {
 }
 
 pub(super) fn rejections(text: &str) -> Result<RejectionShape, String> {
-    RejectionShape::parse(text).ok_or_else(|| format!("`{text}` is not one of `profile`, `problem` and `envelope`"))
+    RejectionShape::parse(text)
+        .ok_or_else(|| format!("`{text}` is not one of `profile`, `problem`, `envelope` and `template`"))
 }
 
 /// Headers that the name of another one must not replace: HTTP or the guard gives them a meaning.

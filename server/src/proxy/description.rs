@@ -1,5 +1,6 @@
 //! The description of the proxy's rules: the body of `GET /_onceward/.well-known/onceward`.
 
+use http::Method;
 use onceward::Guard;
 use onceward_api::{DescribedPolicy, DescribedRoute, Description, KeyPlace};
 
@@ -17,9 +18,11 @@ pub(super) fn describe(settings: &ProxySettings, guard: &Guard) -> Result<Descri
         description = description.route(of_route(route, settings, guard)?);
     }
     let DefaultGuards { key, token } = DefaultGuards::new(settings, guard);
-    let [mut key, token] = [key, token].map(|guard| guard.describe(ELSEWHERE));
-    // A request without a key is left to the rule for tokens.
-    key.required = settings.require == Require::Key;
+    let [key, mut token] = [key, token].map(|guard| guard.describe(ELSEWHERE));
+    if settings.require_for(&Method::POST) == Require::Key {
+        token.methods = ["PUT", "PATCH", "DELETE"].map(str::to_owned).into();
+    }
+    // A request without a key does not have what the first rule requires, so the second one applies.
     let by_default = match settings.require {
         Require::Token => vec![token],
         Require::Key => vec![key],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{HeaderName, Request, Response};
+use http::{HeaderName, Method, Request, Response};
 use hyper::body::Incoming;
 use onceward::http::{Profile, RejectionFormat};
 use onceward::tower::{Entered, KeyFrom, MarkedService, Protect, Protected, ProtectedBody, SubjectFrom};
@@ -46,8 +46,8 @@ pub(super) enum ProxyRule {
     Guarded(Guarded),
     /// A guard requires a plain token.
     PlainToken(Guarded),
-    /// A request with a key is claimed by its key, any other by its token.
-    KeyOrToken { key: Guarded, token: Guarded },
+    /// A request with a key is claimed by its key, any other by its token. A POST needs a key if the profile says so.
+    KeyOrToken { key: Guarded, token: Guarded, posts_need_key: bool },
 }
 
 impl ProxyRule {
@@ -78,7 +78,8 @@ impl ProxyRule {
             Require::Token => Self::Guarded(behind(&token, upstream)),
             Require::Key => Self::Guarded(behind(&key, upstream)),
             Require::Either | Require::Nothing => {
-                Self::KeyOrToken { key: behind(&key, upstream), token: behind(&token, upstream) }
+                let posts_need_key = settings.require_for(&Method::POST) == Require::Key;
+                Self::KeyOrToken { key: behind(&key, upstream), token: behind(&token, upstream), posts_need_key }
             }
         }
     }
@@ -94,16 +95,18 @@ impl ProxyRule {
                 }
                 run(guarded, request)
             }
-            Self::KeyOrToken { key, .. } if request.headers().contains_key(header::IDEMPOTENCY_KEY) => {
-                run(key, request)
+            Self::KeyOrToken { key, token, posts_need_key } => {
+                let is_keyed = request.headers().contains_key(header::IDEMPOTENCY_KEY);
+                let guarded =
+                    if is_keyed || (*posts_need_key && request.method() == Method::POST) { key } else { token };
+                run(guarded, request)
             }
-            Self::KeyOrToken { token, .. } => run(token, request),
         }
     }
 }
 
 /// Builds the guard of a route; `None` if its requests pass.
-pub(super) fn guard_of_route(
+pub(crate) fn guard_of_route(
     route: &ProxyRoute,
     settings: &ProxySettings,
     guard: &Guard,
@@ -130,9 +133,10 @@ impl DefaultGuards {
         let retention = settings.retention_header.as_ref();
         let token =
             Protect::token(guard, SubjectFrom::anonymous()).remember_by(stored(KeyRules::retryable().retain(REMEMBER)));
+        let token = token.keep_all_headers();
         let token =
             retention.into_iter().fold(token.fingerprint_with(credentials), |token, name| token.retention_header(name));
-        let key = Protect::key(guard, SubjectFrom::anonymous(), stored(KeyRules::at_most_once()));
+        let key = Protect::key(guard, SubjectFrom::anonymous(), stored(KeyRules::at_most_once())).keep_all_headers();
         let key = key.fingerprint_with(credentials).profile(settings.profile);
         let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
         let token = if settings.require == Require::Nothing { token.optional() } else { token };
@@ -144,7 +148,7 @@ impl DefaultGuards {
 
 /// A rule cannot be built.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RuleError {
+pub(crate) enum RuleError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     #[error(transparent)]
@@ -183,14 +187,14 @@ fn protect(
             if *bound { token.bound().into_any() } else { token.into_any() }
         }
         RoutePolicy::Token { bound, remember: Some(rules), wait, fields } => {
-            let token = Protect::token(guard, from).remember_by(stored(rules.clone()));
+            let token = Protect::token(guard, from).remember_by(stored(rules.clone())).keep_all_headers();
             let token = if *bound { token.bound() } else { token };
             let token = token.fingerprint(fields.clone()).fingerprint_with(identity);
             let token = retention.into_iter().fold(token, |token, name| token.retention_header(name));
             wait.iter().fold(token, |token, wait| token.wait(*wait)).into_any()
         }
         RoutePolicy::Key { rules, from: location, wait, fields } => {
-            let key = Protect::key(guard, from, stored(rules.clone())).from(key_from(location)?);
+            let key = Protect::key(guard, from, stored(rules.clone())).keep_all_headers().from(key_from(location)?);
             let key = key.fingerprint(fields.clone()).fingerprint_with(identity).profile(profile);
             let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
             wait.iter().fold(key, |key, wait| key.wait(*wait)).into_any()
@@ -199,7 +203,7 @@ fn protect(
             let is_named = location.is_some();
             let from = if is_named && *subject == RouteSubject::Credentials { by_credentials() } else { from };
             let interval = Protect::interval(guard, from, rules.clone().reply_limit(REPLY_LIMIT)).remember();
-            let interval = interval.fingerprint(fields.clone()).fingerprint_with(identity);
+            let interval = interval.keep_all_headers().fingerprint(fields.clone()).fingerprint_with(identity);
             let interval = retention.into_iter().fold(interval, |interval, name| interval.retention_header(name));
             let interval = wait.iter().fold(interval, |interval, wait| interval.wait(*wait));
             match location {
@@ -225,6 +229,8 @@ fn format(shape: RejectionShape, profile: Profile, settings: &ProxySettings) -> 
         RejectionShape::Profile => profile.into(),
         RejectionShape::Problem => RejectionFormat::problem(),
         RejectionShape::Envelope => settings.envelope.clone().into(),
+        // Reading the settings has required a template.
+        RejectionShape::Template => settings.template.clone().map_or_else(RejectionFormat::problem, Into::into),
     }
 }
 

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::HeaderName;
 use http::uri::{Authority, Scheme};
+use http::{HeaderName, Method};
 use onceward::http::{Envelope, Profile};
 
+use super::rejection_template::RejectionTemplate;
 use super::route::ProxyRoute;
 
 /// The settings of the proxy.
@@ -36,6 +37,8 @@ pub struct ProxySettings {
     pub rejections: RejectionShape,
     /// The envelope of `rejections = "envelope"`.
     pub envelope: Envelope,
+    /// The template of `rejections = "template"`, which requires it.
+    pub template: Option<RejectionTemplate>,
     /// The response header that says how long a response is stored; `None` if no header does.
     pub retention_header: Option<HeaderName>,
     /// True if `/.well-known/onceward` is a path of the proxy.
@@ -46,6 +49,17 @@ pub struct ProxySettings {
     pub body_limit: usize,
     /// The routes, in the order of the file.
     pub routes: Vec<ProxyRoute>,
+}
+
+impl ProxySettings {
+    /// Returns which submissions with this method are rejected without an id, on paths without a route of their own: a profile may demand
+    /// a key on every POST.
+    pub fn require_for(&self, method: &Method) -> Require {
+        match self.require {
+            Require::Nothing | Require::Either if self.profile.requires_key() && method == Method::POST => Require::Key,
+            require => require,
+        }
+    }
 }
 
 /// The address of the upstream: `http://127.0.0.1:3000`.
@@ -88,11 +102,13 @@ pub enum RejectionShape {
     Problem,
     /// An envelope.
     Envelope,
+    /// The template of the settings file.
+    Template,
 }
 
 impl RejectionShape {
     /// All formats.
-    pub const ALL: [Self; 3] = [Self::Profile, Self::Problem, Self::Envelope];
+    pub const ALL: [Self; 4] = [Self::Profile, Self::Problem, Self::Envelope, Self::Template];
 
     /// Returns the name, as in settings.
     pub fn as_str(self) -> &'static str {
@@ -100,6 +116,7 @@ impl RejectionShape {
             Self::Profile => "profile",
             Self::Problem => "problem",
             Self::Envelope => "envelope",
+            Self::Template => "template",
         }
     }
 

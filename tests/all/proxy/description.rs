@@ -57,13 +57,19 @@ async fn proxy_describes_its_routes_and_its_default_rule() {
     assert_eq!((&quiet["profile"], &quiet["retention_header"]), (&json!("stripe"), &Value::Null));
     assert_eq!((&webhooks["policy"], &webhooks["retention"]), (&json!("none"), &Value::Null));
     for (rule, policy) in [(by_key, "key"), (by_token, "token")] {
-        assert_eq!((&rule["path"], &rule["policy"], &rule["required"]), (&json!("/*"), &json!(policy), &json!(false)));
+        let required = json!(policy == "key");
+        assert_eq!((&rule["path"], &rule["policy"], &rule["required"]), (&json!("/*"), &json!(policy), &required));
         assert_eq!((&rule["retention"], &rule["retention_header"]), (&json!("1d"), &json!("onceward-retention")));
     }
     let text = told.to_string();
     assert!(!text.contains("secret") && !text.contains("session"), "{text}");
     let required = described(&proxy(&application, &["--require", "key"]), "/_onceward/.well-known/onceward").await;
     assert_eq!((&required["routes"][3]["required"], &required["routes"][4]), (&json!(true), &Value::Null));
+    let either = described(&proxy(&application, &["--require", "either"]), "/_onceward/.well-known/onceward").await;
+    assert_eq!([3, 4].map(|at| &either["routes"][at]["required"]), [&json!(true), &json!(true)]);
+    let acp = described(&proxy(&application, &["--profile", "acp"]), "/_onceward/.well-known/onceward").await;
+    let tokens = &acp["routes"][4];
+    assert_eq!((&tokens["policy"], &tokens["methods"]), (&json!("token"), &json!(["PUT", "PATCH", "DELETE"])));
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use onceward_tests::polling::until;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::test_server::TestServer;
 use reqwest::RequestBuilder;
+use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use super::formats::{Format, LANGUAGES};
@@ -176,4 +177,50 @@ async fn settings_choose_the_format_of_other_paths() {
     // The proxy's own routes keep their shape.
     let wrong = ask_token(&format!("{}/_onceward", enveloped.url), r#"{"ttl":"never"}"#).await;
     assert_eq!((wrong.said().as_str(), wrong.problem().code), ("400 bad_request", Code::BadRequest));
+}
+
+const TEMPLATE: &str = r#"
+rejections = "template"
+[[proxy.route]]
+path = "/orders"
+policy = "key"
+[[proxy.route]]
+path = "/problems"
+policy = "key"
+rejections = "problem"
+[proxy.template]
+body = '{"error": {"id": "{code}", "text": "{title}", "wait": {retry_after}, "path": "{path}"}}'
+headers = { X-Error = "{code}/{status}" }
+status = { key_missing = 428 }
+"#;
+
+#[tokio::test]
+async fn template_chooses_status_headers_and_body() {
+    let (application, file) = (application(), NamedTempFile::with_suffix(".toml").unwrap());
+    std::fs::write(file.path(), TEMPLATE).unwrap();
+    let proxy = proxy_to(&application.url, &["--config", file.path().to_str().unwrap()]);
+    let post = |path: &str| http().post(format!("{}{path}", proxy.url)).body("tea");
+    for (language, text) in [("en", Code::KeyMissing.title()), ("zh-CN", "缺少幂等键")] {
+        let answer = send(post("/orders").header("accept-language", language)).await;
+        assert_eq!(answer.said(), "428 key_missing", "{answer:?}");
+        assert_eq!(answer.headers["x-error"], "key_missing/428");
+        assert_eq!(
+            (&answer.headers["content-type"], &answer.headers["onceward-retry"]),
+            (&"application/json".parse().unwrap(), &"no".parse().unwrap())
+        );
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(body, json!({"error": {"id": "key_missing", "text": text, "wait": null, "path": "/orders"}}));
+    }
+    let slow = tokio::spawn(post("/orders").header(KEY, "k").header("x-takes", "2").send());
+    until("the first request is in flight", Duration::from_secs(20), async || {
+        send(post("/orders").header(KEY, "k").header(header::LOOK, "true")).await.outcome == "in_progress"
+    })
+    .await;
+    let waiting = send(post("/orders").header(KEY, "k")).await;
+    let body: Value = serde_json::from_slice(&waiting.body).unwrap();
+    assert_eq!(waiting.headers["retry-after"].to_str().unwrap(), body["error"]["wait"].to_string(), "{waiting:?}");
+    assert_eq!(slow.await.unwrap().unwrap().status(), 200);
+    assert_eq!(send(post("/problems")).await.problem().code, Code::KeyMissing);
+    let page = send(post("/orders").header("accept", "text/html")).await;
+    assert_eq!((page.status, page.headers.contains_key("x-error")), (400, false), "a browser receives the page");
 }

@@ -1,7 +1,7 @@
 //! Example routes in the settings file of `onceward config init`: together they show every field.
 
-use crate::config::envelope;
 use crate::config::route_field::{FIELDS, RouteField, RuleKind};
+use crate::config::{envelope, rejection_template};
 
 /// A route with the fields of its rules that no earlier example has.
 struct RouteExample {
@@ -25,10 +25,12 @@ pub(super) fn routes() -> String {
     ];
     let text: String = examples.iter().map(RouteExample::text).collect();
     let line = |(name, example, help): (&str, &str, &str)| format!("# {help}.\n#{name} = {example}\n");
-    let envelope: String = envelope::FIELDS.into_iter().map(line).collect();
+    let [envelope, template] =
+        [envelope::FIELDS, rejection_template::FIELDS].map(|fields| fields.into_iter().map(line).collect::<String>());
     format!(
         "\n# Routes of `onceward proxy`, after all other settings. The first route whose path and method match a request applies.\n{text}\
-         \n# The object that rejections have with `rejections = \"envelope\"`: {{\"code\": …, \"message\": …, \"data\": null}}.\n#[proxy.envelope]\n{envelope}"
+         \n# The object that rejections have with `rejections = \"envelope\"`: {{\"code\": …, \"message\": …, \"data\": null}}.\n#[proxy.envelope]\n{envelope}\
+         \n# Status, headers and body of rejections with `rejections = \"template\"`.\n#[proxy.template]\n{template}"
     )
 }
 

@@ -4,8 +4,8 @@ use onceward_api::Code;
 use serde_json::{Map, Value, json};
 
 use super::kind as kind_of_setting;
-use crate::config::envelope;
 use crate::config::route_field::{FIELDS, POLICIES, RouteField, RuleKind};
+use crate::config::{envelope, rejection_template};
 
 /// Returns the schema of the table.
 pub(super) fn proxy() -> Value {
@@ -25,7 +25,7 @@ pub(super) fn proxy() -> Value {
         "type": "object",
         "description": "Settings of `onceward proxy` that only a file can have",
         "additionalProperties": false,
-        "properties": {"route": {"type": "array", "items": route}, "envelope": envelope()},
+        "properties": {"route": {"type": "array", "items": route}, "envelope": envelope(), "template": template()},
     })
 }
 
@@ -50,6 +50,30 @@ fn envelope() -> Value {
         "description": "The object that rejections have with `rejections = \"envelope\"`",
         "additionalProperties": false,
         "properties": envelope::FIELDS.into_iter().map(property).collect::<Map<_, _>>(),
+    })
+}
+
+/// Returns the schema of `[proxy.template]`.
+fn template() -> Value {
+    let property = |(name, _, help): (&str, &str, &str)| {
+        let mut property = match name {
+            "headers" => json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            "status" => {
+                let status = || json!({"anyOf": [{"const": 200}, {"type": "integer", "minimum": 400, "maximum": 599}]});
+                let codes = Code::ALL.into_iter().map(|name| (name.as_str().to_owned(), status()));
+                json!({"type": "object", "additionalProperties": false, "properties": codes.collect::<Map<_, _>>()})
+            }
+            _ => json!({"type": "string"}),
+        };
+        property["description"] = help.into();
+        (name.to_owned(), property)
+    };
+    json!({
+        "type": "object",
+        "description": "Status, headers and body of rejections with `rejections = \"template\"`",
+        "required": ["body"],
+        "additionalProperties": false,
+        "properties": rejection_template::FIELDS.into_iter().map(property).collect::<Map<_, _>>(),
     })
 }
 

@@ -1,29 +1,20 @@
 //! The effects of a route's responses, by status.
 
-use onceward::{Effect, Policy, TokenRules};
+use onceward::store::Memory;
+use onceward::{Effect, Guard};
 
-use crate::proxy::route::{ProxyRoute, RoutePolicy};
+use crate::proxy::route::ProxyRoute;
+use crate::proxy::rule::guard_of_route;
+use crate::proxy::settings::ProxySettings;
 
 /// Returns the statuses of each effect, as ranges, or nothing if the route checks no requests.
-pub(super) fn effects(route: &ProxyRoute) -> Vec<(&'static str, String)> {
-    let Some(policy) = policy(&route.policy) else { return Vec::new() };
-    let effect = |status: u16| route.effects.of(status).unwrap_or_else(|| policy.effect(status));
+pub(super) fn effects(route: &ProxyRoute, settings: &ProxySettings) -> Vec<(&'static str, String)> {
+    // Nothing is stored: the guard of the route knows its policy, with what the profile demands.
+    let Ok(Some(protect)) = guard_of_route(route, settings, &Guard::new(Memory::new())) else { return Vec::new() };
+    let effect = |status: u16| route.effects.of(status).unwrap_or_else(|| protect.policy().effect(status));
     [("applied", Effect::Applied), ("not applied", Effect::NotApplied), ("unknown", Effect::Unknown)]
         .map(|(name, of)| (name, ranges((200..600).filter(|status| effect(*status) == of))))
         .into()
-}
-
-/// Returns the policy in the library.
-fn policy(policy: &RoutePolicy) -> Option<Policy> {
-    match policy {
-        RoutePolicy::Token { remember: Some(rules), .. } => {
-            Some(Policy::Token(TokenRules::new().remember_by(rules.clone())))
-        }
-        RoutePolicy::Token { remember: None, .. } => Some(Policy::token()),
-        RoutePolicy::Key { rules, .. } => Some(Policy::key(rules.clone())),
-        RoutePolicy::Interval { rules, .. } => Some(Policy::interval(rules.clone())),
-        RoutePolicy::None => None,
-    }
 }
 
 /// Formats ascending numbers as ranges: `200-400, 402`.

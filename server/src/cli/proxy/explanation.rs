@@ -65,7 +65,7 @@ impl Explanation {
             None => RequestRule::Default {
                 require: name(settings.require),
                 formats: [settings.profile.as_str(), settings.rejections.as_str()],
-                treatments: treatments(settings.require),
+                treatments: treatments(settings.require_for(method)),
             },
         };
         Self { request, rule, skipped }
@@ -132,7 +132,7 @@ impl RouteRules {
             path: found.route.path.as_str().to_owned(),
             parameters: parameters.collect(),
             rules: rules(&written.fields, found.route, settings),
-            effects: effects(found.route),
+            effects: effects(found.route, settings),
         }
     }
 

@@ -99,3 +99,23 @@ fn malformed_method_or_path_is_rejected() {
         assert!(failure.code == 2 && failure.text.starts_with(expected), "{failure:?}");
     }
 }
+
+#[test]
+fn effects_are_those_of_the_profile() {
+    let file = "profile = \"stripe\"\n\n[[proxy.route]]\npath = \"/charges\"\npolicy = \"key\"\n\n[[proxy.route]]\npath = \"/refunds\"\npolicy = \"key\"\nprofile = \"ietf\"\n";
+    let effects = |path: &str| explain_in(file, &["POST", path]).unwrap().json["route"]["effects"].clone();
+    let stripe =
+        json!({"applied": "200-400, 402-428, 430-501, 503, 505-599", "not_applied": "401, 429", "unknown": "502, 504"});
+    assert_eq!(effects("/charges"), stripe);
+    assert_eq!(effects("/refunds")["unknown"], "408, 500-599");
+}
+
+#[test]
+fn profile_that_requires_keys_rejects_a_post_without_one() {
+    for require in ["off", "either"] {
+        let file = format!("profile = \"acp\"\nrequire = \"{require}\"\n");
+        let text = |method: &str| explain_in(&file, &[method, "/carts"]).unwrap().text;
+        assert!(text("POST").ends_with("without Idempotency-Key  is rejected\n"), "{}", text("POST"));
+        assert!(text("PUT").contains("with a token"), "{}", text("PUT"));
+    }
+}

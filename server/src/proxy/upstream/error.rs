@@ -73,7 +73,8 @@ impl UpstreamError {
     pub(super) fn response(&self, guard: &Guard, audience: &Audience) -> Response<AnyBody> {
         let preferences = Preferences::none()
             .accept(audience.accept.as_ref().map(HeaderValue::as_bytes))
-            .accept_language(audience.accept_language.as_ref().map(HeaderValue::as_bytes));
+            .accept_language(audience.accept_language.as_ref().map(HeaderValue::as_bytes))
+            .navigation(audience.is_navigation);
         let id = audience.request_id.as_ref().map(HeaderValue::as_bytes);
         let path = audience.uri.path();
         let page = GuardResponse::formatted(&audience.format, guard, &self.rejection(), path, preferences);
@@ -116,6 +117,7 @@ impl Error for UpstreamError {
 pub(super) struct Audience {
     accept: Option<HeaderValue>,
     accept_language: Option<HeaderValue>,
+    is_navigation: bool,
     request_id: Option<HeaderValue>,
     uri: Uri,
     /// The format of the route.
@@ -128,7 +130,8 @@ impl Audience {
         let request_id = copy(&HeaderName::from_static(header::REQUEST_ID));
         let format = parts.extensions.get::<RejectionFormat>().cloned().unwrap_or_default();
         let (accept, accept_language) = (copy(&ACCEPT), copy(&ACCEPT_LANGUAGE));
-        Self { accept, accept_language, request_id, uri: parts.uri.clone(), format }
+        let is_navigation = parts.headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
+        Self { accept, accept_language, is_navigation, request_id, uri: parts.uri.clone(), format }
     }
 }
 
