@@ -2,6 +2,7 @@
 
 pub(crate) mod app;
 mod body;
+mod cors;
 mod description;
 mod forward;
 mod identity;

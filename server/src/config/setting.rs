@@ -68,7 +68,7 @@ pub const SETTINGS: [Setting; 45] = [
         "cors_origins",
         "LIST",
         None,
-        "Origins whose pages may fetch tokens, separated by commas, as in `https://shop.example`",
+        "Origins whose pages may fetch tokens and read rejections, separated by commas, as in `https://shop.example`",
     ),
     plain("rate_limit", "RATE", Some("50/s"), "Rate limit for tokens per client, or `off`"),
     plain("rate_burst", "COUNT", Some("200"), "Number of tokens one client may fetch in a burst"),

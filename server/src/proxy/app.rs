@@ -130,12 +130,11 @@ impl Proxy {
         limits: &Arc<ConnectionLimits>,
         phase: &watch::Receiver<Phase>,
     ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-        let Config { proxy: settings, request_timeout, .. } = &self.config;
-        let routes = Arc::new(RouteTable::new(settings.routes.clone()));
+        let routes = Arc::new(RouteTable::new(self.config.proxy.routes.clone()));
         let count = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let start = |number| {
             let context = self.context.clone().into_inner();
-            let service = ProxyService::new(context, Arc::clone(&routes), settings, &self.upstream, *request_timeout);
+            let service = ProxyService::new(context, Arc::clone(&routes), &self.config, &self.upstream);
             let service = Arc::new(service.map_err(io::Error::other)?);
             worker::start(number, self.listener.try_clone()?, Arc::clone(limits), phase.clone(), service)
         };

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::body::{AnyBody, TimedBody};
+use super::cors::{self, AllowedOrigins};
 use super::description::describe;
 use super::forward::Origin;
 use super::in_flight::{CountedBody, InFlight};
@@ -22,8 +23,9 @@ use super::own_routes::{OwnPath, OwnRoutes, rejected};
 use super::request_head;
 use super::route_table::RouteTable;
 use super::rule::{PathParameters, ProxyRule, RuleError};
-use super::settings::{ProxySettings, UpstreamAddress};
+use super::settings::UpstreamAddress;
 use super::upstream::Upstream;
+use crate::config::Config;
 use crate::context::Context;
 use crate::http::request_log::problem_code;
 use crate::logging;
@@ -41,6 +43,7 @@ pub(super) struct ProxyService {
     rules: Vec<ProxyRule>,
     default: ProxyRule,
     request_timeout: Duration,
+    origins: AllowedOrigins,
 }
 
 /// The proxy of a worker cannot be built.
@@ -57,11 +60,10 @@ impl ProxyService {
     pub(super) fn new(
         context: Arc<Context>,
         routes: Arc<RouteTable>,
-        settings: &ProxySettings,
+        config: &Config,
         upstream: &UpstreamAddress,
-        request_timeout: Duration,
     ) -> Result<Self, ServiceError> {
-        let guard = context.guard();
+        let (guard, settings) = (context.guard(), &config.proxy);
         let upstream = Upstream::new(settings, upstream, guard)?;
         let rules = settings.routes.iter().map(|route| ProxyRule::of_route(route, settings, guard, &upstream));
         Ok(Self {
@@ -70,7 +72,8 @@ impl ProxyService {
             own_routes: OwnRoutes::new(settings).describing(&describe(settings, guard)?),
             context,
             routes,
-            request_timeout,
+            request_timeout: config.request_timeout,
+            origins: AllowedOrigins::new(&config.cors_origins),
         })
     }
 
@@ -83,7 +86,12 @@ impl ProxyService {
         // The highest level, so that every line has the id at every log level.
         let span = tracing::error_span!("request", id = %id);
         let begun = Instant::now();
+        let origin = self.origins.origin(request.headers());
+        let is_own_route = origin.is_some() && self.own_routes.find(uri.path()).is_some();
         let mut response = self.dispatch(peer, request).instrument(span.clone()).await;
+        if let Some(origin) = origin {
+            cors::allow(origin, is_own_route, response.headers_mut());
+        }
         let status = response.status().as_u16();
         COUNTERS.answered(status);
         if self.context.request_log().has(status) {
@@ -123,6 +131,9 @@ impl ProxyService {
         }
         let body = CountedBody::new(TimedBody::new(body, self.request_timeout), place.clone());
         if let Some(own) = own {
+            if self.origins.origin(&parts.headers).is_some() && cors::is_preflight(&parts.method, &parts.headers) {
+                return cors::permission();
+            }
             return self.own_routes.respond(own, parts, body, &self.context, &self.routes).await;
         }
         place.map(|place| parts.extensions.insert(place));
