@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
+use onceward::store::{Memory, Redis};
+use onceward::{Binding, Guard, Secret};
 use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, ask_token, http, send, token};
 use onceward_tests::legacy_shop::proxy_to;
 use onceward_tests::polling::until;
+use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::test_server::TestServer;
 use reqwest::RequestBuilder;
@@ -19,9 +22,27 @@ use super::formats::{Format, LANGUAGES};
 
 const KEY: &str = header::IDEMPOTENCY_KEY;
 
+/// The secret that signs tokens.
+const SECRET: &str = "a secret of thirty-two bytes, or so";
+
+/// Codes that no route of a proxy rejects with in its own format: those of claims, locks and panics, of the proxy's own routes, of a request
+/// beyond `max_in_flight`, and of a token whose reply from the store is lost, each time that it is sent.
+const ELSEWHERE: [Code; 7] = [
+    Code::ClaimLost,
+    Code::Internal,
+    Code::Locked,
+    Code::MethodNotAllowed,
+    Code::Overloaded,
+    Code::RateLimited,
+    Code::RedeemUnknown,
+];
+
+/// Codes of an upstream that sends no usable response; a test of their own produces them.
+const UPSTREAM: [Code; 3] = [Code::UpstreamUnavailable, Code::UpstreamTimeout, Code::UpstreamFailed];
+
 /// The routes of every format, and the envelope.
 fn settings() -> NamedTempFile {
-    let mut text = String::from("require = \"key\"\nprofile = \"acp\"\n");
+    let mut text = format!("require = \"key\"\nprofile = \"acp\"\nsecret = \"{SECRET}\"\n");
     for format in Format::ALL {
         let name = format.name();
         let choice = match format {
@@ -49,13 +70,40 @@ fn application() -> TestServer {
     let respond = async |headers: HeaderMap| {
         let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u16>().ok();
         tokio::time::sleep(Duration::from_secs(number("x-takes").unwrap_or(0).into())).await;
-        StatusCode::from_u16(number("x-status").unwrap_or(200)).unwrap()
+        let kind = if headers.contains_key("x-stream") { "text/event-stream" } else { "text/plain" };
+        let body = axum::body::Body::from_stream(futures_util::stream::iter([Ok::<_, std::io::Error>("done")]));
+        (StatusCode::from_u16(number("x-status").unwrap_or(200)).unwrap(), [("content-type", kind)], body)
     };
     TestServer::run_router(Router::new().fallback(respond))
 }
 
+/// Guards with the secret of the proxy.
+struct Guards {
+    /// On its store.
+    same: Guard,
+    /// On another one, as if the store had restarted since.
+    restarted: Guard,
+    /// With another secret.
+    foreign: Guard,
+}
+
+impl Guards {
+    fn beside(redis: &RedisServer) -> Self {
+        let secret = || Secret::new(SECRET).unwrap();
+        Self {
+            same: Guard::builder(Redis::open(&redis.url()).unwrap()).secret(secret()).build(),
+            restarted: Guard::builder(Memory::new()).secret(secret()).build(),
+            foreign: Guard::new(Memory::new()),
+        }
+    }
+}
+
+async fn issue(guard: &Guard) -> String {
+    guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap().as_str().to_owned()
+}
+
 /// Prepares a rejection with this code, and returns the request that receives it.
-async fn provoke(code: Code, proxy: &OncewardServer, format: Format) -> Option<RequestBuilder> {
+async fn provoke(code: Code, guards: &Guards, proxy: &OncewardServer, format: Format) -> Option<RequestBuilder> {
     let post = |path: &str| http().post(format!("{}/{}/{path}", proxy.url, format.name())).body("tea");
     let key = |path: &str| post(path).header(KEY, code.as_str());
     let first = async |request: RequestBuilder| drop(send(request).await);
@@ -67,6 +115,30 @@ async fn provoke(code: Code, proxy: &OncewardServer, format: Format) -> Option<R
             first(post("token").header(header::TOKEN, &used)).await;
             post("token").header(header::TOKEN, &used)
         }
+        Code::TokenInvalid => post("token").header(header::TOKEN, issue(&guards.foreign).await),
+        Code::TokenStale => post("token").header(header::TOKEN, issue(&guards.restarted).await),
+        Code::TokenRevoked => {
+            let revoked = issue(&guards.same).await;
+            guards.same.revoke(&revoked).await.unwrap();
+            post("token").header(header::TOKEN, revoked)
+        }
+        Code::TokenExpired => {
+            let answer = ask_token(&format!("{}/_onceward", proxy.url), r#"{"ttl":"1s"}"#).await;
+            let expired: Value = serde_json::from_slice(&answer.body).unwrap();
+            let request = post("token").header(header::TOKEN, expired["token"].as_str().unwrap());
+            // A look does not use the token up.
+            let is_expired = || send(request.try_clone().unwrap().header(header::LOOK, "true"));
+            until("the token has expired", Duration::from_secs(20), async || {
+                is_expired().await.outcome == "token_expired"
+            })
+            .await;
+            request
+        }
+        Code::ReplyNotKept => {
+            first(key("key").header("x-stream", "yes")).await;
+            key("key")
+        }
+        Code::StoreUnavailable => key("key"),
         Code::KeyMissing => post("key"),
         Code::KeyMalformed => post("key").header(KEY, "a,b"),
         Code::KeyReused => {
@@ -102,13 +174,21 @@ async fn provoke(code: Code, proxy: &OncewardServer, format: Format) -> Option<R
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_rejection_has_the_format_of_its_route() {
-    let (application, file) = (application(), settings());
-    let proxy = proxy_to(&application.url, &["--config", file.path().to_str().unwrap()]);
-    let mut produced = 0;
-    for code in Code::ALL {
+    let (application, file, redis) = (application(), settings(), RedisServer::start());
+    let arguments = ["--config", file.path().to_str().unwrap(), "--store", &redis.url()];
+    let (proxy, guards) = (proxy_to(&application.url, &arguments), Guards::beside(&redis));
+    let mut redis = Some(redis);
+    let (mut produced, last) = (0, Code::StoreUnavailable);
+    for code in Code::ALL.into_iter().filter(|code| *code != last).chain([last]) {
+        if code == last {
+            redis.take();
+        }
         let mut defaults = Vec::new();
         for format in Format::ALL {
-            let Some(request) = provoke(code, &proxy, format).await else { continue };
+            let Some(request) = provoke(code, &guards, &proxy, format).await else {
+                assert!(ELSEWHERE.contains(&code) || UPSTREAM.contains(&code), "{code} has no request");
+                continue;
+            };
             for (at, language) in LANGUAGES.into_iter().enumerate() {
                 let answer = send(request.try_clone().unwrap().header("accept-language", language.0)).await;
                 if format == Format::Problem {
@@ -121,15 +201,17 @@ async fn every_rejection_has_the_format_of_its_route() {
             }
         }
     }
-    assert_eq!(produced, 14 * Format::ALL.len() * LANGUAGES.len());
+    let codes = Code::ALL.len() - ELSEWHERE.len() - UPSTREAM.len();
+    assert_eq!(produced, codes * Format::ALL.len() * LANGUAGES.len());
 }
 
 fn has_key(request: &RequestBuilder) -> bool {
     request.try_clone().unwrap().build().unwrap().headers().contains_key(KEY)
 }
 
-async fn failed(proxy: &OncewardServer, format: Format) -> Answer {
-    send(http().post(format!("{}/{}/key", proxy.url, format.name())).header(KEY, "k").body("tea")).await
+async fn failed(proxy: &OncewardServer, format: Format, language: &str) -> Answer {
+    let request = http().post(format!("{}/{}/key", proxy.url, format.name())).header("accept-language", language);
+    send(request.header(KEY, format!("in-{language}")).body("tea")).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,13 +234,20 @@ async fn failure_of_the_upstream_has_the_format_of_its_route() {
         (broken_url, Code::UpstreamFailed, "unknown"),
         (silent_url, Code::UpstreamTimeout, "unknown"),
     ] {
+        assert!(UPSTREAM.contains(&code));
         let arguments = ["--config", file.path().to_str().unwrap(), "--upstream-read-timeout", "500ms"];
         let proxy = proxy_to(&upstream, &arguments);
         for format in Format::ALL {
-            let answer = failed(&proxy, format).await;
-            let what = format!("{code} as {}", format.name());
-            format.check_shape(code, "en", &answer);
-            assert_eq!(answer.outcome, outcome, "{what}");
+            for (language, _) in LANGUAGES {
+                let answer = failed(&proxy, format, language).await;
+                let what = format!("{code} as {} in {language}", format.name());
+                format.check_shape(code, language, &answer);
+                assert_eq!(
+                    (answer.outcome.as_str(), answer.headers[header::RETRY].to_str().unwrap()),
+                    (outcome, code.retry().as_str()),
+                    "{what}"
+                );
+            }
         }
     }
 }
