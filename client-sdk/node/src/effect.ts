@@ -1,5 +1,7 @@
 // The effect of a run: whether it happened, as far as its response or its error tells.
 
+import { isTimeout } from "./timeout.js";
+
 /** The effect of a run. `unknown` is never guessed into yes or no. */
 export type Effect = "applied" | "not_applied" | "unknown";
 
@@ -21,13 +23,18 @@ export function effectOfStatus(policy: Policy, status: number): Effect {
   return status < 500 ? "applied" : "unknown";
 }
 
-/** Returns the effect that an error of the handler implies: the same as a 500, unless the error states it. */
+/** Returns the effect that an error of the handler implies: the same as a 500, unless the error shows it. */
 export function effectOfError(policy: Policy, error: unknown): Effect {
-  return statedBy(error) ?? effectOfStatus(policy, 500);
+  return shownBy(error) ?? effectOfStatus(policy, 500);
+}
+
+/** Returns the effect that an error shows: the one that it states, or `unknown` if it is that of a timeout. */
+export function shownBy(error: unknown): Effect | undefined {
+  return statedBy(error) ?? (isTimeout(error) ? "unknown" : undefined);
 }
 
 /** Returns the effect that an error states. Errors of another copy of this package (ESM beside CJS) count as well. */
-export function statedBy(error: unknown): Effect | undefined {
+function statedBy(error: unknown): Effect | undefined {
   if (typeof error !== "object" || error === null || !(STATED in error)) return undefined;
   return error[STATED] as Effect;
 }

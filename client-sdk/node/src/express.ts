@@ -56,11 +56,11 @@ function isRead(request: NodeRequest): boolean {
   return request.readableDidRead && request.readableEnded;
 }
 
-/** Returns a body that a parser has read before: its bytes, or the JSON of its value with sorted members. */
+/** Returns a body that a parser has read before: its bytes, or the JSON of the parsed value, which is what the handler receives. */
 function parsedBody({ body, headers }: NodeRequest): BodyFacts {
   // The files of a form would not be compared.
   if (body === undefined || boundary(headers["content-type"] ?? "")) throw new Error("another middleware has read the body: put Onceward before it");
   if (body instanceof Uint8Array) return { bytes: body };
   const field = typeof body === "object" && body !== null ? (body as Record<string, unknown>)[FIELD] : undefined;
-  return { bytes: Buffer.from(typeof body === "string" ? body : canonicalJson(body)), field: typeof field === "string" ? field : undefined };
+  return { bytes: Buffer.from(canonicalJson(body)), field: typeof field === "string" ? field : undefined };
 }

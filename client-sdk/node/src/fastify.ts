@@ -59,21 +59,34 @@ const started = new WeakSet<FastifyRequest>();
 interface HandlerEvent {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
+  readonly error?: unknown;
+}
+
+interface HandlerChannels {
+  readonly start: Channel;
+  readonly error: Channel;
+  readonly asyncEnd: Channel;
+  readonly hasSubscribers?: boolean;
 }
 
 /** Whether Fastify reports the start of handlers. It does not on Node.js before 20.13. */
 let isObserved = false;
 
 /**
- * Observes the handlers of Fastify: a route whose own `preHandler` has replaced the one here still enters its run, and an asynchronous
- * handler ends without a response if its client has disconnected and it returns nothing.
+ * Observes the handlers of Fastify: a route whose own `preHandler` has replaced the one here still enters its run, and one whose own
+ * `onError` has replaced it still notes the error of its handler. An asynchronous handler ends without a response if its client has
+ * disconnected and it returns nothing.
  */
 function observe(): void {
-  const channels = tracingChannel<unknown, HandlerEvent>("fastify.request.handler") as { start: Channel; asyncEnd: Channel; hasSubscribers?: boolean };
+  const channels = tracingChannel<unknown, HandlerEvent>("fastify.request.handler") as HandlerChannels;
   if (isObserved || channels.hasSubscribers === undefined) return;
   isObserved = true;
   channels.start.bindStore(current, (event) => runs.get((event as HandlerEvent).request)?.statement ?? current.getStore());
   channels.start.subscribe((event) => started.add((event as HandlerEvent).request));
+  channels.error.subscribe((event) => {
+    const { request, error } = event as HandlerEvent;
+    runs.get(request)?.noteError(error);
+  });
   channels.asyncEnd.subscribe((event) => {
     const { request, reply } = event as HandlerEvent;
     if (reply.raw.destroyed) reply.raw.emit(ENDED, request);
@@ -182,7 +195,8 @@ function bytesOf(payload: unknown, limit: number): Uint8Array | undefined {
 function send(reply: FastifyReply, { status, headers, body }: OwnResponse): void {
   reply.code(status);
   for (const [name, value] of headers) reply.header(name, value);
-  reply.send(body);
+  // Fastify would give an empty buffer a content type.
+  reply.send(body.length > 0 ? body : undefined);
 }
 
 /** The payload of a request: read to compare it, and handed back to the parser of Fastify. */

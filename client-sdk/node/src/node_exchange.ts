@@ -12,8 +12,13 @@ export function factsOf(request: IncomingMessage & { originalUrl?: string }): Re
     path,
     query: query.join("?"),
     contentType: request.headers["content-type"] ?? "",
-    header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
+    header: (name) => merged(request.headers[name]),
   };
+}
+
+/** Returns the values of a header as one. */
+function merged(values: string | string[] | undefined): string | undefined {
+  return Array.isArray(values) ? values.join(", ") : values;
 }
 
 /** Whether nothing can read the body or send a response any more: the client has closed its connection, or a timeout has responded. */

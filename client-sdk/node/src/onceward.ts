@@ -6,7 +6,8 @@ import { Claim, Replay } from "./claim.js";
 import { duration } from "./duration.js";
 import { effectOfError } from "./effect.js";
 import { DEFAULT_LEASE, type Intent, intentToWire, policyOf } from "./intent.js";
-import { replyFromWire, replyOfValue, valueOfReply, type WireReply } from "./reply.js";
+import { type LookupIntent, lookupToWire, replyOfRecord } from "./lookup.js";
+import { type Reply, replyFromWire, replyOfValue, valueOfReply, type WireReply } from "./reply.js";
 import { Retries } from "./retries.js";
 import { type Answer, type Log, Service } from "./service.js";
 import { current, Statement } from "./statement.js";
@@ -68,6 +69,14 @@ export class Onceward {
       const release = { token: intent.token, attempt: wire.attempt, run_id };
       return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
     });
+  }
+
+  /**
+   * Returns the stored reply of a submission, and changes nothing. Throws `Rejected` if there is none. A run may begin at any moment: to run
+   * the work once, claim instead.
+   */
+  async lookUp(intent: LookupIntent): Promise<Required<Reply>> {
+    return replyOfRecord(this.#service.verdict(await this.#repeat("/outcome", lookupToWire(intent), this.#timeout, this.#timeout)));
   }
 
   /** Claims a key or a token. Throws `Rejected` if the work must not run now. */

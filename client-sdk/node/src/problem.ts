@@ -20,17 +20,22 @@ export const OWN = {
   token_missing: [400, "new_token", "A token is missing", "This submission needs a one-time token, in the Onceward-Token header or the _onceward field. Fetch one and send again."],
   key_missing: [400, "no", "The idempotency key is missing", "This submission needs an idempotency key, chosen by the client and the same for every retry."],
   key_malformed: [400, "no", "The idempotency key is malformed", "An idempotency key is 1 to 255 visible ASCII characters, sent once."],
+  bad_request: [400, "no", "The request is invalid", "Part of the request is missing or malformed. Nothing ran."],
   unauthorized: [401, "no", "Authentication required", "The subject of this request could not be identified. Sign in or send credentials."],
+  not_found: [404, "no", "Not found", "No record exists for this submission."],
+  in_progress: [409, "same", "The first request is still running", "The same submission is still in flight. Send the same request again in a moment."],
+  outcome_unknown: [409, "no", "The outcome is unknown", "The first request started, and its outcome was never recorded. It does not run again until the application or an operator settles it."],
+  reply_not_kept: [409, "no", "The first response was not stored", "It was carried out; no response was stored, so it cannot be sent again."],
   body_too_large: [413, "no", "The body is too large", "The body exceeds the size limit. Nothing ran."],
   store_unavailable: [503, "same", "The store is unavailable", "The store is unavailable, so duplicates cannot be detected. Nothing ran. Send the same request again in a moment."],
 } as const satisfies Record<string, readonly [number, Retry, string, string]>;
 
 export type OwnCode = keyof typeof OWN;
 
-/** Creates a problem of the package itself. */
-export function createProblem(code: OwnCode): Problem {
-  const [status, retry, title, detail] = OWN[code];
-  const body = JSON.stringify({ type: `/problems/${code}`, title, status, detail, code, retry });
+/** Creates a problem of the package itself. `detail` replaces the usual one. */
+export function createProblem(code: OwnCode, detail?: string): Problem {
+  const [status, retry, title, usual] = OWN[code];
+  const body = JSON.stringify({ type: `/problems/${code}`, title, status, detail: detail ?? usual, code, retry });
   return { status, code, retry, body, contentType: "application/problem+json", retryAfter: (retry as Retry) === "same" ? "1" : undefined };
 }
 

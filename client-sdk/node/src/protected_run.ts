@@ -18,6 +18,7 @@ export class ProtectedRun {
   #claim: Claim;
   #keepHeaders: readonly string[];
   readonly statement = new Statement();
+  #hasError = false;
 
   constructor(claim: Claim, keepHeaders: readonly string[]) {
     this.#claim = claim;
@@ -55,8 +56,10 @@ export class ProtectedRun {
     this.#claim.leave();
   }
 
-  /** Notes the error that the framework turns into a response. */
+  /** Notes the error that the framework turns into a response. The first one counts: another is that of the error page. */
   noteError(error: unknown): void {
+    if (this.#hasError) return;
+    this.#hasError = true;
     this.statement.error = error;
   }
 

@@ -4,6 +4,7 @@ import type { ClaimOptions, Intent } from "./intent.js";
 import { Claim } from "./claim.js";
 import { fingerprint } from "./fingerprint.js";
 import { parseKey } from "./key_header.js";
+import { isLook } from "./look_header.js";
 import type { Onceward } from "./onceward.js";
 import { createProblem, type OwnCode, type Problem, Rejected } from "./problem.js";
 import type { Header, Reply } from "./reply.js";
@@ -51,7 +52,7 @@ export interface RequestFacts {
   /** The query, as sent, without the question mark. */
   readonly query: string;
   readonly contentType: string;
-  /** Returns a header, by its name in lower case. */
+  /** Returns a header, by its name in lower case. It may be empty; `undefined` if it was not sent. */
   readonly header: (name: string) => string | undefined;
 }
 
@@ -97,12 +98,14 @@ export class Protection<R> {
   }
 
   /**
-   * Claims a request. Returns the run of its handler, or the response in place of it. `body` reads the body, and returns `undefined` if it
-   * is too large.
+   * Claims a request. Returns the run of its handler, or the response in place of it. A request that only looks is not claimed. `body` reads
+   * the body, and returns `undefined` if it is too large.
    */
   async admit(request: R, facts: RequestFacts, body: () => Promise<BodyFacts | undefined>): Promise<ProtectedRun | OwnResponse> {
     try {
-      const verdict = await this.#onceward.claim(await this.#intent(request, facts, body));
+      const intent = await this.#intent(request, facts, body);
+      if (isLook(facts.header("onceward-look"))) return replayed(await this.#onceward.lookUp(intent));
+      const verdict = await this.#onceward.claim(intent);
       return verdict instanceof Claim ? new ProtectedRun(verdict, this.keepHeaders) : replayed(verdict.reply);
     } catch (error) {
       if (error instanceof Rejected) return rejection(error.problem);

@@ -68,6 +68,26 @@ test("express: body that a parser has read before is compared by its value", asy
   assert.match((await post(`${url}/json`, form(), {}, "f")).text, /put Onceward before/, "files would not be compared");
 });
 
+test("express: parsed value is compared, which is what the handler receives", async (t) => {
+  const app = express();
+  app.use(express.json({ strict: false }), express.text());
+  app.post("/echo", forExpress.protectKey(await client(t), { subject: anonymous }), (request, response) => response.json(request.body));
+  const url = `${await serve(t, app)}/echo`;
+  const same = [['{"a":1.0, "b":"\\u0041"}', '{"b":"A","a":1e0}'], ['{"a":1,"a":2}', '{"a":2}'], ["0.1", "0.1000000000000000055511151231257827"]];
+  for (const [at, [first, second]] of same.entries()) {
+    assert.deepEqual(JSON.parse(first), JSON.parse(second));
+    assert.equal((await post(url, first, JSON_TYPE, `same-${at}`)).outcome, "executed", first);
+    assert.equal((await post(url, second, JSON_TYPE, `same-${at}`)).outcome, "replayed", second);
+  }
+  const different = [['{"a":1}', '"{\\"a\\":1}"'], ["[1,2]", "[2,1]"], ["null", '"null"'], ['{"a":"1"}', '{"a":1}']];
+  for (const [at, [first, second]] of different.entries()) {
+    assert.equal((await post(url, first, JSON_TYPE, `other-${at}`)).outcome, "executed", first);
+    assert.equal((await post(url, second, JSON_TYPE, `other-${at}`)).outcome, "key_reused", second);
+  }
+  const text = { "content-type": "text/plain" };
+  assert.deepEqual([(await post(url, "tea", text)).outcome, (await post(url, "tea", text)).outcome], ["executed", "replayed"]);
+});
+
 test("express: number whose digits a parser has lost is rejected", async (t) => {
   const app = express();
   let runs = 0;

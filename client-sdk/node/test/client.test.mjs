@@ -76,6 +76,21 @@ test("claim by hand is renewed, completed and replayed", async (t) => {
   await assert.rejects(claim.release(), /settled already/);
 });
 
+test("lookup by hand returns the stored reply, and changes nothing", async (t) => {
+  const { onceward, proxy, service } = await stage(t, (path, count) => (path === "/outcome" && count === 0 ? "lose" : undefined));
+  await assert.rejects(onceward.lookUp(PAYMENT), { name: "Rejected", code: "not_found" });
+  assert.deepEqual([await service.state("k"), proxy.count("/claim")], ["absent", 0]);
+  const claim = await onceward.claim(PAYMENT);
+  await assert.rejects(onceward.lookUp(PAYMENT), { code: "in_progress" });
+  await claim.complete({ status: 202, headers: [["x-a", "1"]], body: Buffer.from([0, 255]) });
+  assert.deepEqual(await onceward.lookUp(PAYMENT), { status: 202, headers: [["x-a", "1"]], body: Buffer.from([0, 255]) });
+  await assert.rejects(onceward.lookUp({ ...PAYMENT, subject: "bob" }), { code: "not_found" });
+  const { token } = await onceward.issue();
+  await assert.rejects(onceward.lookUp({ token, action: "a", subject: "s" }), { code: "not_found" });
+  await onceward.claim({ token, action: "a", subject: "s" }, () => undefined);
+  assert.equal((await onceward.lookUp({ token, action: "a", subject: "s" })).status, 204);
+});
+
 test("claim that is disposed of without a result is unknown", async (t) => {
   const { onceward, service } = await stage(t);
   const claim = await onceward.claim({ ...PAYMENT, lease: 300 });

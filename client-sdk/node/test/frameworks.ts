@@ -31,15 +31,18 @@ export async function byHand(): Promise<number> {
   await using verdict: Claim | Replay = await onceward.claim(intent);
   if (verdict.outcome === "replay") return verdict.reply.status;
   await verdict.complete({ status: 201, headers: [["location", "/1"]], body: Buffer.from("made") });
+  const { status }: { status: number } = await onceward.lookUp({ token: "t", action: "a", subject: String(verdict.signal.aborted) });
   const sum: number = await onceward.claim(intent, async (claim) => (claim.signal.aborted ? 0 : 1));
   const charge: (message: { id: string }) => Promise<string> = onceward.once(({ id }) => ({ ...intent, key: id }), async (message: { id: string }) => message.id);
   await charge({ id: "1" }).catch((error: unknown) => {
     if (error instanceof Rejected && error.code === "in_progress") throw new NotApplied("later", { cause: error });
   });
-  return sum;
+  return sum + status;
 }
 
 // @ts-expect-error: a subject is required.
 forExpress.protectKey(onceward, {});
 // @ts-expect-error: a subject is required.
 await onceward.claim({ key: "k", action: "a" });
+// @ts-expect-error: a key or a token is required.
+await onceward.lookUp({ action: "a", subject: "s" });

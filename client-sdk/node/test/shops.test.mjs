@@ -1,25 +1,9 @@
 // The shops of all stacks: what the first request, a duplicate and a failure receive, and how often the effect happens.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { startProxy } from "./stage/faulty_proxy.mjs";
-import { API_KEY, startService } from "./stage/service.mjs";
-import { createLedger, startShop, STACKS, until } from "./stage/shop.mjs";
-
-/** Runs a test on every stack, with its own shop and ledger beside one service. */
-function onEveryStack(name, run, { plan, env } = {}) {
-  for (const stack of STACKS) {
-    test(`${stack}: ${name}`, async (t) => {
-      const service = await startService(t);
-      const proxy = plan && (await startProxy(t, service.url, plan()));
-      const ledger = createLedger(t);
-      const shop = await startShop(t, stack, (proxy ?? service).url, ledger, env);
-      await run({ t, stack, service, proxy, ledger, shop });
-    });
-  }
-}
-
-const statusAndOutcome = ({ status, outcome }) => [status, outcome];
+import { onEveryStack, statusAndOutcome } from "./stage/every_stack.mjs";
+import { API_KEY } from "./stage/service.mjs";
+import { startShop, until } from "./stage/shop.mjs";
 
 onEveryStack("duplicate receives the first response", async ({ shop, ledger }) => {
   const first = await shop.order("k", { "x-size": "1000" });

@@ -38,6 +38,31 @@ test("error counts like a 500, unless it states an effect", () => {
   assert.deepEqual([undefined, null, "text"].map((error) => effectOfError("token", error)), ["not_applied", "not_applied", "not_applied"]);
 });
 
+test("timeout error is unknown for every policy, also as a cause", () => {
+  const causes = (error, depth) => (depth === 0 ? error : new Error("a wrapper", { cause: causes(error, depth - 1) }));
+  const named = (members) => Object.assign(new Error("e"), members);
+  const timeouts = [
+    new DOMException("late", "TimeoutError"),
+    new DOMException("stopped", "AbortError"),
+    AbortSignal.abort().reason,
+    named({ code: "ETIMEDOUT" }),
+    named({ code: "UND_ERR_HEADERS_TIMEOUT" }),
+    named({ code: "etimedout" }),
+    named({ name: "HeadersTimeoutError" }),
+    named({ name: "QUERY_TIMEOUT" }),
+    { name: "TimeoutError" },
+  ];
+  const others = [named({ code: 23 }), named({ name: 5 }), named({ code: "ECONNREFUSED" }), new Error("timeout"), { cause: null }, "timeout", undefined];
+  const cycle = new Error("e");
+  cycle.cause = causes(cycle, 2);
+  for (const policy of ["at_most_once", "retryable", "token"]) {
+    for (const error of timeouts.flatMap((each) => [each, causes(each, 1), causes(each, 3)])) assert.equal(effectOfError(policy, error), "unknown", error.name);
+    for (const error of [...others, cycle]) assert.equal(effectOfError(policy, error), effectOfStatus(policy, 500));
+    assert.equal(effectOfError(policy, new NotApplied("reversed", { cause: timeouts[0] })), "not_applied");
+    assert.deepEqual([500, 503, 422, 200].map((status) => judge(policy, { error: timeouts[0] }, status)), ["unknown", "unknown", "unknown", "applied"]);
+  }
+});
+
 test("statement outweighs error, error outweighs status, unless the response is no error", () => {
   const error = new Unknown();
   assert.equal(judge("token", { effect: "applied", error }, 500), "applied");

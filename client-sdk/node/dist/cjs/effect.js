@@ -4,7 +4,8 @@ Object.defineProperty(exports, "__esModule", { value: true });
 exports.STATED = void 0;
 exports.effectOfStatus = effectOfStatus;
 exports.effectOfError = effectOfError;
-exports.statedBy = statedBy;
+exports.shownBy = shownBy;
+const timeout_js_1 = require("./timeout.js");
 const UNKNOWN_AT_MOST_ONCE = [408, 500, 501, 503];
 const NOT_APPLIED = [401, 403, 408, 425, 429, 500, 501, 503];
 /** Returns the effect that the status of a response implies. */
@@ -19,9 +20,13 @@ function effectOfStatus(policy, status) {
         return "not_applied";
     return status < 500 ? "applied" : "unknown";
 }
-/** Returns the effect that an error of the handler implies: the same as a 500, unless the error states it. */
+/** Returns the effect that an error of the handler implies: the same as a 500, unless the error shows it. */
 function effectOfError(policy, error) {
-    return statedBy(error) ?? effectOfStatus(policy, 500);
+    return shownBy(error) ?? effectOfStatus(policy, 500);
+}
+/** Returns the effect that an error shows: the one that it states, or `unknown` if it is that of a timeout. */
+function shownBy(error) {
+    return statedBy(error) ?? ((0, timeout_js_1.isTimeout)(error) ? "unknown" : undefined);
 }
 /** Returns the effect that an error states. Errors of another copy of this package (ESM beside CJS) count as well. */
 function statedBy(error) {

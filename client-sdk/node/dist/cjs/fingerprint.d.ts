@@ -20,7 +20,9 @@ export declare function boundary(contentType: string): string;
  */
 export declare function fingerprint({ method, path, query, contentType, body }: Content): string;
 /**
- * Returns the JSON of a value with the members of each object in order, for bodies that were parsed before. Throws if it has a number whose
- * digits were lost: two account numbers of 20 digits may be the same number afterwards.
+ * Returns the JSON of a body that was parsed before, with the members of each object in order. The parsed value is compared, which is what
+ * the handler receives: `1.0` and `1` are the same content, and so are two fractions that are rounded to the same number.
+ *
+ * Throws if the value has a number above 2^53: two account numbers of 20 digits may be the same number after parsing.
  */
 export declare function canonicalJson(value: unknown): string;

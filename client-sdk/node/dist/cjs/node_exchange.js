@@ -13,8 +13,12 @@ function factsOf(request) {
         path,
         query: query.join("?"),
         contentType: request.headers["content-type"] ?? "",
-        header: (name) => [request.headers[name] ?? []].flat().join(", ") || undefined,
+        header: (name) => merged(request.headers[name]),
     };
+}
+/** Returns the values of a header as one. */
+function merged(values) {
+    return Array.isArray(values) ? values.join(", ") : values;
 }
 /** Whether nothing can read the body or send a response any more: the client has closed its connection, or a timeout has responded. */
 function isOver(request, response) {

@@ -1,5 +1,7 @@
 import { Claim, Replay } from "./claim.js";
 import { type Intent } from "./intent.js";
+import { type LookupIntent } from "./lookup.js";
+import { type Reply } from "./reply.js";
 import { type Log } from "./service.js";
 export interface OncewardOptions {
     /** The API key of the service, if it has one. */
@@ -37,6 +39,11 @@ export declare class Onceward {
     issue({ ttl, ...options }?: IssueOptions): Promise<IssuedToken>;
     /** Uses a token up. Throws `Rejected` if it is not valid, or was used before. */
     redeem(intent: RedeemIntent): Promise<Redeemed>;
+    /**
+     * Returns the stored reply of a submission, and changes nothing. Throws `Rejected` if there is none. A run may begin at any moment: to run
+     * the work once, claim instead.
+     */
+    lookUp(intent: LookupIntent): Promise<Required<Reply>>;
     /** Claims a key or a token. Throws `Rejected` if the work must not run now. */
     claim(intent: Intent): Promise<Claim | Replay>;
     /**

@@ -8,6 +8,7 @@ const claim_js_1 = require("./claim.js");
 const duration_js_1 = require("./duration.js");
 const effect_js_1 = require("./effect.js");
 const intent_js_1 = require("./intent.js");
+const lookup_js_1 = require("./lookup.js");
 const reply_js_1 = require("./reply.js");
 const retries_js_1 = require("./retries.js");
 const service_js_1 = require("./service.js");
@@ -34,6 +35,13 @@ class Onceward {
             const release = { token: intent.token, attempt: wire.attempt, run_id };
             return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
         });
+    }
+    /**
+     * Returns the stored reply of a submission, and changes nothing. Throws `Rejected` if there is none. A run may begin at any moment: to run
+     * the work once, claim instead.
+     */
+    async lookUp(intent) {
+        return (0, lookup_js_1.replyOfRecord)(this.#service.verdict(await this.#repeat("/outcome", (0, lookup_js_1.lookupToWire)(intent), this.#timeout, this.#timeout)));
     }
     async claim(intent, work) {
         const verdict = await this.#claim(intent);

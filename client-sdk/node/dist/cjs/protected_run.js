@@ -10,6 +10,7 @@ class ProtectedRun {
     #claim;
     #keepHeaders;
     statement = new statement_js_1.Statement();
+    #hasError = false;
     constructor(claim, keepHeaders) {
         this.#claim = claim;
         this.#keepHeaders = keepHeaders;
@@ -40,8 +41,11 @@ class ProtectedRun {
     leave() {
         this.#claim.leave();
     }
-    /** Notes the error that the framework turns into a response. */
+    /** Notes the error that the framework turns into a response. The first one counts: another is that of the error page. */
     noteError(error) {
+        if (this.#hasError)
+            return;
+        this.#hasError = true;
         this.statement.error = error;
     }
     async #record(effect, response) {

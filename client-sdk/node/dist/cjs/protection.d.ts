@@ -37,7 +37,7 @@ export interface RequestFacts {
     /** The query, as sent, without the question mark. */
     readonly query: string;
     readonly contentType: string;
-    /** Returns a header, by its name in lower case. */
+    /** Returns a header, by its name in lower case. It may be empty; `undefined` if it was not sent. */
     readonly header: (name: string) => string | undefined;
 }
 /** The whole body of a request, and the token in its form if another parser has read that. */
@@ -61,8 +61,8 @@ export declare class Protection<R> {
     readonly keepHeaders: readonly string[];
     constructor(onceward: Onceward, source: "key" | "token", options: KeyOptions<R> & TokenOptions<R>);
     /**
-     * Claims a request. Returns the run of its handler, or the response in place of it. `body` reads the body, and returns `undefined` if it
-     * is too large.
+     * Claims a request. Returns the run of its handler, or the response in place of it. A request that only looks is not claimed. `body` reads
+     * the body, and returns `undefined` if it is too large.
      */
     admit(request: R, facts: RequestFacts, body: () => Promise<BodyFacts | undefined>): Promise<ProtectedRun | OwnResponse>;
 }

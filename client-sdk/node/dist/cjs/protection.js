@@ -8,6 +8,7 @@ exports.rejection = rejection;
 const claim_js_1 = require("./claim.js");
 const fingerprint_js_1 = require("./fingerprint.js");
 const key_header_js_1 = require("./key_header.js");
+const look_header_js_1 = require("./look_header.js");
 const problem_js_1 = require("./problem.js");
 const protected_run_js_1 = require("./protected_run.js");
 const outcome_js_1 = require("./outcome.js");
@@ -41,12 +42,15 @@ class Protection {
         this.#options = options;
     }
     /**
-     * Claims a request. Returns the run of its handler, or the response in place of it. `body` reads the body, and returns `undefined` if it
-     * is too large.
+     * Claims a request. Returns the run of its handler, or the response in place of it. A request that only looks is not claimed. `body` reads
+     * the body, and returns `undefined` if it is too large.
      */
     async admit(request, facts, body) {
         try {
-            const verdict = await this.#onceward.claim(await this.#intent(request, facts, body));
+            const intent = await this.#intent(request, facts, body);
+            if ((0, look_header_js_1.isLook)(facts.header("onceward-look")))
+                return replayed(await this.#onceward.lookUp(intent));
+            const verdict = await this.#onceward.claim(intent);
             return verdict instanceof claim_js_1.Claim ? new protected_run_js_1.ProtectedRun(verdict, this.keepHeaders) : replayed(verdict.reply);
         }
         catch (error) {

@@ -10,7 +10,7 @@ const effect_js_1 = require("./effect.js");
 class Statement {
     /** The effect that the handler stated. */
     effect;
-    /** The last error that was created with an effect. A framework may hide which error led to its response. */
+    /** The error of the handler, or the last one that was created with an effect: a framework may hide which error led to its response. */
     error;
 }
 exports.Statement = Statement;
@@ -60,8 +60,8 @@ exports.Unknown = Unknown;
 /**
  * Decides the effect of a request: by the handler's statement, then by its error, then by the status of its response.
  *
- * A framework turns an error into a response, whose status counts unless the error states an effect. An error that the handler created
- * and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
+ * A framework turns an error into a response, whose status counts unless the error states an effect or is that of a timeout. An error
+ * that the handler created and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
  * whose handler still runs.
  */
 function judge(policy, statement, status, isHandlers = true) {
@@ -71,5 +71,5 @@ function judge(policy, statement, status, isHandlers = true) {
         return (0, effect_js_1.effectOfError)(policy, statement.error);
     if (!isHandlers && OF_TIMEOUTS.includes(status))
         return "unknown";
-    return (status >= 400 ? (0, effect_js_1.statedBy)(statement.error) : undefined) ?? (0, effect_js_1.effectOfStatus)(policy, status);
+    return (status >= 400 ? (0, effect_js_1.shownBy)(statement.error) : undefined) ?? (0, effect_js_1.effectOfStatus)(policy, status);
 }

@@ -7,9 +7,9 @@ export type Effect = "applied" | "not_applied" | "unknown";
 export type Policy = "at_most_once" | "retryable" | "token";
 /** Returns the effect that the status of a response implies. */
 export declare function effectOfStatus(policy: Policy, status: number): Effect;
-/** Returns the effect that an error of the handler implies: the same as a 500, unless the error states it. */
+/** Returns the effect that an error of the handler implies: the same as a 500, unless the error shows it. */
 export declare function effectOfError(policy: Policy, error: unknown): Effect;
-/** Returns the effect that an error states. Errors of another copy of this package (ESM beside CJS) count as well. */
-export declare function statedBy(error: unknown): Effect | undefined;
+/** Returns the effect that an error shows: the one that it states, or `unknown` if it is that of a timeout. */
+export declare function shownBy(error: unknown): Effect | undefined;
 /** The property of an error that states an effect. */
 export declare const STATED: unique symbol;

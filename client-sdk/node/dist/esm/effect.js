@@ -1,4 +1,5 @@
 // The effect of a run: whether it happened, as far as its response or its error tells.
+import { isTimeout } from "./timeout.js";
 const UNKNOWN_AT_MOST_ONCE = [408, 500, 501, 503];
 const NOT_APPLIED = [401, 403, 408, 425, 429, 500, 501, 503];
 /** Returns the effect that the status of a response implies. */
@@ -13,12 +14,16 @@ export function effectOfStatus(policy, status) {
         return "not_applied";
     return status < 500 ? "applied" : "unknown";
 }
-/** Returns the effect that an error of the handler implies: the same as a 500, unless the error states it. */
+/** Returns the effect that an error of the handler implies: the same as a 500, unless the error shows it. */
 export function effectOfError(policy, error) {
-    return statedBy(error) ?? effectOfStatus(policy, 500);
+    return shownBy(error) ?? effectOfStatus(policy, 500);
+}
+/** Returns the effect that an error shows: the one that it states, or `unknown` if it is that of a timeout. */
+export function shownBy(error) {
+    return statedBy(error) ?? (isTimeout(error) ? "unknown" : undefined);
 }
 /** Returns the effect that an error states. Errors of another copy of this package (ESM beside CJS) count as well. */
-export function statedBy(error) {
+function statedBy(error) {
     if (typeof error !== "object" || error === null || !(STATED in error))
         return undefined;
     return error[STATED];

@@ -47,7 +47,7 @@ async function bodyOf(request, limit) {
 function isRead(request) {
     return request.readableDidRead && request.readableEnded;
 }
-/** Returns a body that a parser has read before: its bytes, or the JSON of its value with sorted members. */
+/** Returns a body that a parser has read before: its bytes, or the JSON of the parsed value, which is what the handler receives. */
 function parsedBody({ body, headers }) {
     // The files of a form would not be compared.
     if (body === undefined || boundary(headers["content-type"] ?? ""))
@@ -55,5 +55,5 @@ function parsedBody({ body, headers }) {
     if (body instanceof Uint8Array)
         return { bytes: body };
     const field = typeof body === "object" && body !== null ? body[FIELD] : undefined;
-    return { bytes: Buffer.from(typeof body === "string" ? body : canonicalJson(body)), field: typeof field === "string" ? field : undefined };
+    return { bytes: Buffer.from(canonicalJson(body)), field: typeof field === "string" ? field : undefined };
 }

@@ -34,8 +34,9 @@ const started = new WeakSet();
 /** Whether Fastify reports the start of handlers. It does not on Node.js before 20.13. */
 let isObserved = false;
 /**
- * Observes the handlers of Fastify: a route whose own `preHandler` has replaced the one here still enters its run, and an asynchronous
- * handler ends without a response if its client has disconnected and it returns nothing.
+ * Observes the handlers of Fastify: a route whose own `preHandler` has replaced the one here still enters its run, and one whose own
+ * `onError` has replaced it still notes the error of its handler. An asynchronous handler ends without a response if its client has
+ * disconnected and it returns nothing.
  */
 function observe() {
     const channels = tracingChannel("fastify.request.handler");
@@ -44,6 +45,10 @@ function observe() {
     isObserved = true;
     channels.start.bindStore(current, (event) => runs.get(event.request)?.statement ?? current.getStore());
     channels.start.subscribe((event) => started.add(event.request));
+    channels.error.subscribe((event) => {
+        const { request, error } = event;
+        runs.get(request)?.noteError(error);
+    });
     channels.asyncEnd.subscribe((event) => {
         const { request, reply } = event;
         if (reply.raw.destroyed)
@@ -160,7 +165,8 @@ function send(reply, { status, headers, body }) {
     reply.code(status);
     for (const [name, value] of headers)
         reply.header(name, value);
-    reply.send(body);
+    // Fastify would give an empty buffer a content type.
+    reply.send(body.length > 0 ? body : undefined);
 }
 /** The payload of a request: read to compare it, and handed back to the parser of Fastify. */
 class Payloads {

@@ -5,6 +5,7 @@ import { Claim, Replay } from "./claim.js";
 import { duration } from "./duration.js";
 import { effectOfError } from "./effect.js";
 import { DEFAULT_LEASE, intentToWire, policyOf } from "./intent.js";
+import { lookupToWire, replyOfRecord } from "./lookup.js";
 import { replyFromWire, replyOfValue, valueOfReply } from "./reply.js";
 import { Retries } from "./retries.js";
 import { Service } from "./service.js";
@@ -31,6 +32,13 @@ export class Onceward {
             const release = { token: intent.token, attempt: wire.attempt, run_id };
             return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
         });
+    }
+    /**
+     * Returns the stored reply of a submission, and changes nothing. Throws `Rejected` if there is none. A run may begin at any moment: to run
+     * the work once, claim instead.
+     */
+    async lookUp(intent) {
+        return replyOfRecord(this.#service.verdict(await this.#repeat("/outcome", lookupToWire(intent), this.#timeout, this.#timeout)));
     }
     async claim(intent, work) {
         const verdict = await this.#claim(intent);

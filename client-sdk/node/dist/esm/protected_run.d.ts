@@ -25,6 +25,6 @@ export declare class ProtectedRun {
     settleError(): Promise<void>;
     /** Leaves the effect unknown: the claim is not renewed any more. */
     leave(): void;
-    /** Notes the error that the framework turns into a response. */
+    /** Notes the error that the framework turns into a response. The first one counts: another is that of the error page. */
     noteError(error: unknown): void;
 }

@@ -7,6 +7,7 @@ export class ProtectedRun {
     #claim;
     #keepHeaders;
     statement = new Statement();
+    #hasError = false;
     constructor(claim, keepHeaders) {
         this.#claim = claim;
         this.#keepHeaders = keepHeaders;
@@ -37,8 +38,11 @@ export class ProtectedRun {
     leave() {
         this.#claim.leave();
     }
-    /** Notes the error that the framework turns into a response. */
+    /** Notes the error that the framework turns into a response. The first one counts: another is that of the error page. */
     noteError(error) {
+        if (this.#hasError)
+            return;
+        this.#hasError = true;
         this.statement.error = error;
     }
     async #record(effect, response) {

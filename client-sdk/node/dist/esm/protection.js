@@ -2,6 +2,7 @@
 import { Claim } from "./claim.js";
 import { fingerprint } from "./fingerprint.js";
 import { parseKey } from "./key_header.js";
+import { isLook } from "./look_header.js";
 import { createProblem, Rejected } from "./problem.js";
 import { ProtectedRun } from "./protected_run.js";
 import { outcomeHeaders } from "./outcome.js";
@@ -35,12 +36,15 @@ export class Protection {
         this.#options = options;
     }
     /**
-     * Claims a request. Returns the run of its handler, or the response in place of it. `body` reads the body, and returns `undefined` if it
-     * is too large.
+     * Claims a request. Returns the run of its handler, or the response in place of it. A request that only looks is not claimed. `body` reads
+     * the body, and returns `undefined` if it is too large.
      */
     async admit(request, facts, body) {
         try {
-            const verdict = await this.#onceward.claim(await this.#intent(request, facts, body));
+            const intent = await this.#intent(request, facts, body);
+            if (isLook(facts.header("onceward-look")))
+                return replayed(await this.#onceward.lookUp(intent));
+            const verdict = await this.#onceward.claim(intent);
             return verdict instanceof Claim ? new ProtectedRun(verdict, this.keepHeaders) : replayed(verdict.reply);
         }
         catch (error) {

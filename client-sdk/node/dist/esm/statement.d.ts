@@ -4,7 +4,7 @@ import { type Effect, type Policy, STATED } from "./effect.js";
 export declare class Statement {
     /** The effect that the handler stated. */
     effect?: Effect;
-    /** The last error that was created with an effect. A framework may hide which error led to its response. */
+    /** The error of the handler, or the last one that was created with an effect: a framework may hide which error led to its response. */
     error?: unknown;
 }
 /** The statement of the current request, shared by all copies of this package (ESM beside CJS). */
@@ -32,8 +32,8 @@ export declare class Unknown extends EffectError {
 /**
  * Decides the effect of a request: by the handler's statement, then by its error, then by the status of its response.
  *
- * A framework turns an error into a response, whose status counts unless the error states an effect. An error that the handler created
- * and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
+ * A framework turns an error into a response, whose status counts unless the error states an effect or is that of a timeout. An error
+ * that the handler created and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
  * whose handler still runs.
  */
 export declare function judge(policy: Policy, statement: Statement, status: number | undefined, isHandlers?: boolean): Effect;

@@ -1,11 +1,11 @@
 // What the handler of the current request says about its effect.
 import { AsyncLocalStorage } from "node:async_hooks";
-import { effectOfError, effectOfStatus, STATED, statedBy } from "./effect.js";
+import { effectOfError, effectOfStatus, shownBy, STATED } from "./effect.js";
 /** The statement of one handler. */
 export class Statement {
     /** The effect that the handler stated. */
     effect;
-    /** The last error that was created with an effect. A framework may hide which error led to its response. */
+    /** The error of the handler, or the last one that was created with an effect: a framework may hide which error led to its response. */
     error;
 }
 const GLOBAL = Symbol.for("onceward.statement");
@@ -52,8 +52,8 @@ export class Unknown extends EffectError {
 /**
  * Decides the effect of a request: by the handler's statement, then by its error, then by the status of its response.
  *
- * A framework turns an error into a response, whose status counts unless the error states an effect. An error that the handler created
- * and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
+ * A framework turns an error into a response, whose status counts unless the error states an effect or is that of a timeout. An error
+ * that the handler created and then handled itself does not count: the response is then no error. `isHandlers` is false if the response may be that of a timeout,
  * whose handler still runs.
  */
 export function judge(policy, statement, status, isHandlers = true) {
@@ -63,5 +63,5 @@ export function judge(policy, statement, status, isHandlers = true) {
         return effectOfError(policy, statement.error);
     if (!isHandlers && OF_TIMEOUTS.includes(status))
         return "unknown";
-    return (status >= 400 ? statedBy(statement.error) : undefined) ?? effectOfStatus(policy, status);
+    return (status >= 400 ? shownBy(statement.error) : undefined) ?? effectOfStatus(policy, status);
 }

@@ -15,7 +15,8 @@ export function createLedger(test) {
   const folder = mkdtempSync(join(tmpdir(), "onceward-node-"));
   test.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "ledger");
-  return { path, lines: () => (existsSync(path) ? readFileSync(path, "utf8").split("\n").slice(0, -1) : []) };
+  const lines = () => (existsSync(path) ? readFileSync(path, "utf8").split("\n").slice(0, -1) : []);
+  return { path, lines, clear: () => rmSync(path, { force: true }) };
 }
 
 /** Starts a program that prints its URL. Returns its URL, log and process. */
