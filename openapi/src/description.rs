@@ -3,6 +3,8 @@
 #[cfg(feature = "utoipa")]
 mod document;
 mod limits;
+#[cfg(feature = "utoipa")]
+mod rejection_schema;
 mod route;
 
 use std::time::Duration;

@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use utoipa::PartialSchema as _;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
-use utoipa::openapi::schema::{Schema, Type};
+use utoipa::openapi::schema::Type;
 use utoipa::openapi::{Content, ObjectBuilder, OpenApi, Ref, RefOr, Required, Response};
 
+use super::rejection_schema::RejectionSchema;
 use super::{DescribedPolicy, DescribedRoute, Description, KeyPlace};
 use crate::header;
-use crate::problem::{Code, Problem, Retry};
-
-/// The name of the schema of a problem. An application may have a `Problem` of its own.
-const PROBLEM: &str = "OncewardProblem";
+use crate::problem::Code;
 
 /// Routes of a description that the document does not have; see [`Description::add_to`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +29,8 @@ impl std::error::Error for NotDocumented {}
 
 impl Description {
     /// Adds to each operation of a described route the headers that carry its token or key, and the rejections that a client has to
-    /// expect: 400, 409, 422 and others, each with its codes and the schema `OncewardProblem`. Parameters and texts that the
-    /// application has written itself stay.
+    /// expect: 400, 409, 422 and others, each with its codes and the schema of its format: `OncewardProblem`, `OncewardAcpError`,
+    /// `OncewardUcpError` or `OncewardStripeError`. Parameters and texts that the application has written itself stay.
     ///
     /// With rejections in an envelope, or in a format of the application, only the parameters are added: their shape is not known here.
     ///
@@ -49,7 +46,10 @@ impl Description {
                 missing.push(route.path.clone());
             }
         }
-        document.components.get_or_insert_default().schemas.insert(PROBLEM.to_owned(), problem());
+        let schemas = &mut document.components.get_or_insert_default().schemas;
+        for schema in self.routes.iter().filter_map(|route| RejectionSchema::of(&route.rejections)) {
+            schemas.insert(schema.name.to_owned(), schema.build());
+        }
         if missing.is_empty() { Ok(()) } else { Err(NotDocumented(missing)) }
     }
 }
@@ -78,18 +78,18 @@ fn add(operation: &mut Operation, route: &DescribedRoute) {
     for (status, text) in rejections(route) {
         let response = operation.responses.responses.entry(status.to_string());
         if let RefOr::T(response) = response.or_insert_with(|| RefOr::T(Response::default())) {
-            describe(response, &text, route.rejections == "problem");
+            describe(response, &text, RejectionSchema::of(&route.rejections));
         }
     }
 }
 
 /// Adds a rejection to a response, which may also be one of the handler.
-fn describe(response: &mut Response, text: &str, is_problem: bool) {
+fn describe(response: &mut Response, text: &str, schema: Option<RejectionSchema>) {
     let before = if response.description.is_empty() { "" } else { "\n\n" };
     response.description += &format!("{before}{text}");
-    if is_problem && !response.content.contains_key(Problem::CONTENT_TYPE) {
-        let content = Content::new(Some(Ref::from_schema_name(PROBLEM)));
-        response.content.insert(Problem::CONTENT_TYPE.to_owned(), content.into());
+    if let Some(schema) = schema.filter(|schema| !response.content.contains_key(schema.content_type)) {
+        let content = Content::new(Some(Ref::from_schema_name(schema.name)));
+        response.content.insert(schema.content_type.to_owned(), content.into());
     }
 }
 
@@ -196,14 +196,4 @@ fn codes(route: &DescribedRoute) -> Vec<Code> {
     ];
     let applying = by_policy.iter().chain(common).filter(|(applies, _)| *applies);
     applying.flat_map(|(_, codes)| codes.iter().copied()).collect()
-}
-
-/// Returns the schema of a problem, without references to others.
-fn problem() -> RefOr<Schema> {
-    let mut schema = Problem::schema();
-    if let RefOr::T(Schema::Object(object)) = &mut schema {
-        object.properties.insert("code".to_owned(), Code::schema());
-        object.properties.insert("retry".to_owned(), Retry::schema());
-    }
-    schema
 }

@@ -103,23 +103,23 @@ struct Problem {
     mine: String,
 }
 
-#[utoipa::path(post, path = "/orders", responses((status = 201), (status = 409, description = "Sold out", body = Problem)))]
+#[utoipa::path(post, path = "/orders", responses((status = 201, description = "Created"), (status = 409, description = "Sold out", body = Problem)))]
 #[expect(dead_code, reason = "it documents an operation")]
 fn place_order() {}
 
-#[utoipa::path(put, path = "/payments/{id}", params(("id" = String, Path), ("Idempotency-KEY" = String, Header)), responses((status = 201)))]
+#[utoipa::path(put, path = "/payments/{id}", params(("id" = String, Path), ("Idempotency-KEY" = String, Header)), responses((status = 201, description = "Created")))]
 #[expect(dead_code, reason = "it documents an operation")]
 fn pay() {}
 
-#[utoipa::path(get, path = "/payments/{id}", params(("id" = String, Path)), responses((status = 200)))]
+#[utoipa::path(get, path = "/payments/{id}", params(("id" = String, Path)), responses((status = 200, description = "All")))]
 #[expect(dead_code, reason = "it documents an operation")]
 fn list_payments() {}
 
-#[utoipa::path(post, path = "/refunds", responses((status = 201)))]
+#[utoipa::path(post, path = "/refunds", responses((status = 201, description = "Created")))]
 #[expect(dead_code, reason = "it documents an operation")]
 fn refund() {}
 
-#[utoipa::path(post, path = "/health", responses((status = 204)))]
+#[utoipa::path(post, path = "/health", responses((status = 204, description = "Alive")))]
 #[expect(dead_code, reason = "it documents an operation")]
 fn untouched() {}
 
@@ -186,7 +186,8 @@ fn openapi_document_of_the_application_receives_parameters_and_rejections() {
     let pay = &document["paths"]["/payments/{id}"]["put"];
     assert_eq!(pay["parameters"].as_array().unwrap().len(), 2, "the key is documented once: {pay}");
     assert!(pay["responses"]["409"]["description"].as_str().unwrap().contains("`key_reused`"), "{pay}");
-    assert_eq!((&pay["responses"]["422"], &pay["responses"]["409"]["content"]), (&Value::Null, &Value::Null));
+    let conflict = &pay["responses"]["409"]["content"]["application/json"]["schema"]["$ref"];
+    assert_eq!((&pay["responses"]["422"], conflict), (&Value::Null, &json!("#/components/schemas/OncewardUcpError")));
     let refund = &document["paths"]["/refunds"]["post"];
     assert_eq!(
         (&refund["parameters"][0]["name"], &refund["parameters"][0]["required"]),
@@ -198,32 +199,43 @@ fn openapi_document_of_the_application_receives_parameters_and_rejections() {
     }
 }
 
-/// A rejection that a client really receives conforms to the schema in the merged document.
+/// A rejection that a client really receives conforms to the schema in the merged document, whatever the profile.
 #[tokio::test]
 async fn rejection_conforms_to_the_merged_document() {
-    let guard = Guard::new(Memory::new());
-    let protect = Protect::<Tower, KeyPolicy>::key(&guard, SubjectSource::anonymous(), KeyRules::at_most_once());
-    let mut document = Api::openapi();
-    Description::new().route(protect.describe("POST /refunds")).add_to(&mut document).unwrap();
-    let document: Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
-    let responses = &document["paths"]["/refunds"]["post"]["responses"];
-    let schema = jsonschema::validator_for(&document["components"]["schemas"]["OncewardProblem"]).unwrap();
-    let served = serve_one(&Ledger::new(), protect);
-    let post = |key: &'static str, body: &'static str| {
-        let request = http().post(format!("{}/it", served.url)).body(body);
-        send(if key.is_empty() { request } else { request.header("idempotency-key", key) })
-    };
-    assert_eq!(post("k", "tea").await.status, 200);
-    for (key, body, code) in
-        [("", "tea", Code::KeyMissing), ("a,b", "tea", Code::KeyMalformed), ("k", "milk", Code::KeyReused)]
-    {
-        let answer = post(key, body).await;
-        let problem: Value = serde_json::from_slice(&answer.body).unwrap();
-        assert!(schema.is_valid(&problem), "{problem}");
-        let told = responses[answer.status.to_string()]["description"].as_str().unwrap();
-        assert!(told.contains(&format!("`{code}`")), "{told}");
+    for (profile, name) in [
+        (Profile::Ietf, "OncewardProblem"),
+        (Profile::AgenticCommerce, "OncewardAcpError"),
+        (Profile::UniversalCommerce, "OncewardUcpError"),
+        (Profile::Stripe, "OncewardStripeError"),
+    ] {
+        let guard = Guard::new(Memory::new());
+        let protect = Protect::<Tower, KeyPolicy>::key(&guard, SubjectSource::anonymous(), KeyRules::at_most_once());
+        let protect = protect.profile(profile);
+        let mut document = Api::openapi();
+        Description::new().route(protect.describe("POST /refunds")).add_to(&mut document).unwrap();
+        let document: Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
+        let responses = &document["paths"]["/refunds"]["post"]["responses"];
+        let schema = jsonschema::validator_for(&document["components"]["schemas"][name]).unwrap();
+        let served = serve_one(&Ledger::new(), protect);
+        let post = |key: &'static str, body: &'static str| {
+            let request = http().post(format!("{}/it", served.url)).body(body);
+            send(if key.is_empty() { request } else { request.header("idempotency-key", key) })
+        };
+        assert_eq!(post("k", "tea").await.status, 200);
+        for (key, body, code) in
+            [("", "tea", Code::KeyMissing), ("a,b", "tea", Code::KeyMalformed), ("k", "milk", Code::KeyReused)]
+        {
+            let answer = post(key, body).await;
+            let rejection: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert!(schema.is_valid(&rejection), "{profile}: {rejection}");
+            let described = &responses[answer.status.to_string()];
+            let told = described["description"].as_str().unwrap();
+            assert!(told.contains(&format!("`{code}`")), "{profile}: {told}");
+            let content = &described["content"][answer.headers["content-type"].to_str().unwrap()];
+            assert_eq!(content["schema"]["$ref"], format!("#/components/schemas/{name}"), "{profile}");
+        }
+        assert!(!schema.is_valid(&json!({"text": "no rejection"})), "{profile}");
     }
-    assert!(!schema.is_valid(&json!({"title": "no problem"})));
 }
 
 /// Returns the codes that the operation of a path documents.
