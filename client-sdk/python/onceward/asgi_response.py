@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from .claim import Claim
-from .effect import Effect, Statement, judge
+from .effect import Statement, judge
 from .protection import Protection, outcome, outcome_headers
-from .reply import LIMIT
+from .reply import LIMIT, has_body
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -96,6 +96,8 @@ class ResponseCapture:
 
     def _is_streamed(self, message: Message) -> bool:
         """Returns whether a body goes on that has no length, or is too large to be stored."""
+        if not has_body(self._status()):
+            return False
         length = self._header("content-length")
         known = length is not None and length.isdigit() and int(length) <= LIMIT
         return bool(message.get("more_body")) and not known
@@ -107,16 +109,10 @@ class ResponseCapture:
 
     async def _settle(self, status: int | None, body: bytes | None) -> None:
         self._is_settled = True
-        effect, settled = judge(self._protection.policy, self._statement, status), None
-        match effect:
-            case Effect.APPLIED:
-                headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._headers()]
-                settled = await self._claim.acomplete(self._protection.reply(status or 200, headers, body))
-            case Effect.NOT_APPLIED:
-                settled = await self._claim.arelease()
-            case Effect.UNKNOWN:
-                self._claim.leave()
-        self._outcome = outcome(effect, settled)
+        effect = judge(self._protection.policy, self._statement, status)
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._headers()]
+        reply = self._protection.reply(status or 200, headers, body)
+        self._outcome = outcome(effect, await self._claim.asettle(effect, reply))
 
     async def _send_start(self) -> None:
         assert self._start is not None

@@ -6,14 +6,17 @@ import asyncio
 import json
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from . import duration
 from .answer import Answer, log
 from .async_transport import AsyncTransport, in_thread
+from .before_exit import run_before_exit
 from .effect import Effect, effect_of_exception
 from .intent import Intent
-from .keeper import is_ending, keeper, start_thread
+from .keeper import is_ending, keeper
 from .problem import OncewardError, Rejected
 from .reply import Reply
 from .result import Result, Settled, completion, release
@@ -59,46 +62,61 @@ class Claim:
     def __enter__(self) -> Claim:
         self._require_unused()
         body, retries = self.intent.to_wire(), Retries(self._lease)
-        while True:
-            answer = self._transport.post("/claim", body, self._claim_timeout())
-            delay = retries.delay_after(answer)
-            if delay is None:
-                return self._begin(answer)
-            time.sleep(delay)
+        with self._abandoned_if_interrupted(body):
+            while True:
+                answer = self._transport.post("/claim", body, self._claim_timeout())
+                delay = retries.delay_after(answer)
+                if delay is None:
+                    return self._begin(answer)
+                time.sleep(delay)
 
     async def __aenter__(self) -> Claim:
         self._require_unused()
         body, retries = self.intent.to_wire(), Retries(self._lease)
-        try:
+        with self._abandoned_if_interrupted(body):
             while True:
                 answer = await self._async_transport.post("/claim", body, self._claim_timeout())
                 delay = retries.delay_after(answer)
                 if delay is None:
                     return self._begin(answer)
                 await asyncio.sleep(delay)
-        except asyncio.CancelledError:
-            start_thread(lambda: self._abandon(body))
-            raise
 
     def _require_unused(self) -> None:
         """Raises if the claim has had a run: its second run would be neither renewed nor settled."""
         if self._pass:
             raise RuntimeError("a claim can be entered once: call claim(…) again for another run")
 
+    @contextmanager
+    def _abandoned_if_interrupted(self, body: bytes) -> Iterator[None]:
+        """Abandons the claim if the block is cancelled, or interrupted by a signal or a timeout of gevent."""
+        try:
+            yield
+        except Exception:
+            raise
+        except BaseException:
+            run_before_exit(lambda: self._abandon(body), self._timeout)
+            raise
+
     def _abandon(self, body: bytes) -> None:
-        """Releases a claim that was cancelled before its answer arrived: nothing ran."""
-        answer = self._transport.post("/claim", body, self._claim_timeout())
-        if answer.status == 200 and (claim_pass := answer.json().get("pass")):
-            self._pass = claim_pass
-            self.release()
+        """Releases a claim that was interrupted before its answer arrived: nothing ran."""
+        wire = json.loads(body)
+        # Without it, a claim of another request is an answer at once. The attempt stays the same.
+        wire.pop("wait", None)
+        answer = self._transport.post("/claim", json.dumps(wire).encode(), self._timeout)
+        try:
+            self._pass = answer.json("pass")["pass"]
+        except Rejected:
+            return  # The claim was not granted.
+        self._since = self._alive_at = time.monotonic()
+        self.release()
 
     def _claim_timeout(self) -> float:
         return self._timeout + self.intent.wait
 
     def _begin(self, answer: Answer) -> Claim:
-        verdict = answer.json()
-        if verdict.get("outcome") == "replay":
-            raise Replayed(Reply.from_wire(verdict["reply"]))
+        if answer.json("outcome")["outcome"] == "replay":
+            raise Replayed(Reply.from_wire(answer.json("reply")["reply"]))
+        verdict = answer.json("pass", "renew_every", "lease")
         self._pass = verdict["pass"]
         # Twice as often as the service requires, because one renewal may time out.
         self._interval = duration.seconds(verdict["renew_every"]) / 2
@@ -114,11 +132,11 @@ class Claim:
 
     def complete(self, reply: Reply | None = None) -> Settled:
         """Records that the work took effect. Duplicates receive the reply from now on."""
-        return self._settle(completion(self._pass, reply))
+        return self._record(completion(self._pass, reply))
 
     def release(self) -> Settled:
         """Records that the work had no effect: the key or token is free again."""
-        return self._settle(release(self._pass))
+        return self._record(release(self._pass))
 
     def leave(self) -> None:
         """Stops to renew the claim: it is unknown whether the work took effect."""
@@ -127,58 +145,73 @@ class Claim:
 
     async def acomplete(self, reply: Reply | None = None) -> Settled:
         """Like `complete`, without blocking the event loop."""
-        return await self._asettle(completion(self._pass, reply))
+        return await self._arecord(completion(self._pass, reply))
 
     async def arelease(self) -> Settled:
         """Like `release`, without blocking the event loop."""
-        return await self._asettle(release(self._pass))
+        return await self._arecord(release(self._pass))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        match self._effect_of(error):
-            case Effect.APPLIED:
-                self.complete()
-            case Effect.NOT_APPLIED:
-                self.release()
-            case Effect.UNKNOWN:
-                self.leave()
+        if not self._is_settled:
+            self.settle(self._effect_of(error))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        match self._effect_of(error):
+        if not self._is_settled:
+            await self.asettle(self._effect_of(error))
+
+    def settle(self, effect: Effect, reply: Reply | None = None) -> Settled | None:
+        """Completes, releases or leaves the claim by the effect of its run. Returns `None` if it leaves it."""
+        match effect:
             case Effect.APPLIED:
-                await self.acomplete()
+                return self.complete(reply)
             case Effect.NOT_APPLIED:
-                await self.arelease()
+                return self.release()
             case Effect.UNKNOWN:
                 self.leave()
+                return None
 
-    def _effect_of(self, error: BaseException | None) -> Effect | None:
-        """Returns the effect of the body of a `with` statement; `None` if the body has settled the claim itself."""
-        if self._is_settled:
-            return None
+    async def asettle(self, effect: Effect, reply: Reply | None = None) -> Settled | None:
+        """Like `settle`, without blocking the event loop."""
+        match effect:
+            case Effect.APPLIED:
+                return await self.acomplete(reply)
+            case Effect.NOT_APPLIED:
+                return await self.arelease()
+            case Effect.UNKNOWN:
+                self.leave()
+                return None
+
+    def _effect_of(self, error: BaseException | None) -> Effect:
+        """Returns the effect of the body of a `with` statement."""
         return Effect.APPLIED if error is None else effect_of_exception(self.intent.policy, error)
 
-    def _settle(self, result: Result) -> Settled:
+    # Recording the result.
+
+    def _record(self, result: Result) -> Settled:
         with self._lock:
             self._result, self._is_settled = result, True
-            began = time.monotonic()
-            answer = self._post_result()
-            if self._is_shortened(answer) or self._is_soon_lost(answer, began):
+            answer, began = Answer(), time.monotonic()
+            try:
                 answer = self._post_result()
-            return self._taken(answer)
+                if self._is_repeated(answer, began):
+                    answer = self._post_result()
+            finally:
+                # Also if a signal or a timeout of gevent has interrupted the call.
+                settled = self._taken(answer)
+            return settled
 
-    async def _asettle(self, result: Result) -> Settled:
+    async def _arecord(self, result: Result) -> Settled:
         if not self._lock.acquire(blocking=False):
             # A renewal is in flight, and must not arrive after the result.
-            return await in_thread(lambda: self._settle(result))
-        answer = Answer()
+            return await in_thread(lambda: self._record(result))
+        answer, began = Answer(), time.monotonic()
         try:
             self._result, self._is_settled = result, True
-            began = time.monotonic()
-            answer = await self._async_transport.post(self._result.path, self._result.body, self._timeout)
-            if self._is_shortened(answer) or self._is_soon_lost(answer, began):
-                answer = await self._async_transport.post(self._result.path, self._result.body, self._timeout)
+            answer = await self._apost_result()
+            if self._is_repeated(answer, began):
+                answer = await self._apost_result()
         finally:
             settled = self._taken(answer)
             self._lock.release()
@@ -186,26 +219,39 @@ class Claim:
 
     def _post_result(self) -> Answer:
         assert self._result is not None
-        return self._transport.post(self._result.path, self._result.body, self._timeout)
+        answer = self._transport.post(self._result.path, self._result.body, self._timeout)
+        if self._is_shortened(answer):
+            answer = self._transport.post(self._result.path, self._result.body, self._timeout)
+        return answer
+
+    async def _apost_result(self) -> Answer:
+        assert self._result is not None
+        answer = await self._async_transport.post(self._result.path, self._result.body, self._timeout)
+        if self._is_shortened(answer):
+            answer = await self._async_transport.post(self._result.path, self._result.body, self._timeout)
+        return answer
 
     def _is_shortened(self, answer: Answer) -> bool:
-        """Leaves out the reply if the service does not accept it: it is more important that the run counts as done."""
-        if self._result is None or not self._result.has_reply or answer.status not in (400, 413, 422):
+        """Leaves out the reply if it is not accepted: it is more important that the run counts as done."""
+        # A gateway has a limit for bodies too. Its other answers say nothing about the reply.
+        is_refused = answer.status == 413 or (answer.status in (400, 422) and answer.is_rejection)
+        if self._result is None or not self._result.has_reply or not is_refused:
             return False
         log.warning("Onceward does not accept the reply (%d): duplicates receive reply_not_kept", answer.status)
         self._result = completion(self._pass, None)
         return True
 
-    def _is_soon_lost(self, answer: Answer, began: float) -> bool:
-        """Returns whether the answer was lost soon enough that the client can wait for a second one."""
-        return answer.status == 0 and time.monotonic() - began < self._timeout / 2
+    def _is_repeated(self, answer: Answer, began: float) -> bool:
+        """Returns whether there is no verdict, and time left to try again while the client waits."""
+        has_failed = not (answer.is_done or answer.is_rejection or answer.status == 401)
+        return has_failed and time.monotonic() - began < self._timeout / 2
 
     def _taken(self, answer: Answer) -> Settled:
-        if answer.status == 401:
-            answer.problem()
-        if answer.is_processed:
+        if answer.is_done or answer.is_rejection:
             self._finished.set()
-            return Settled.RECORDED if answer.status in (200, 204) else Settled.LOST
+            return Settled.RECORDED if answer.is_done else Settled.LOST
+        if answer.status:
+            answer.problem()
         if not self._is_kept:
             keeper.get().keep(self)
         return Settled.PENDING
@@ -238,13 +284,14 @@ class Claim:
 
     def _renew(self, now: float) -> None:
         answer = self._transport.post("/claim/renew", self._pass_body(), self._timeout)
-        if answer.status in (200, 204):
+        if answer.is_done:
             self._alive_at = now
-        elif answer.status == 401:
+        elif answer.is_rejection and answer.status == 409:
+            if self._result is None:
+                log.warning("the claim was lost while the handler ran: another request may run the same")
+                self._finished.set()
+        elif answer.status:
             answer.problem()
-        elif answer.status == 409 and self._result is None:
-            log.warning("the claim was lost while the handler ran: another request may run the same")
-            self._finished.set()
 
     def _pass_body(self) -> bytes:
         return json.dumps({"pass": self._pass}).encode()

@@ -40,11 +40,11 @@ class Redemption:
 
     def release(self) -> bool:
         """Makes the token valid again, within 60 seconds: the operation had no effect. Returns false if that failed."""
-        return self._client._post("/token/release", self._body()).status == 204
+        return self._client._post("/token/release", self._body()).is_done
 
     async def arelease(self) -> bool:
         """Like `release`, without blocking the event loop."""
-        return (await self._client._apost("/token/release", self._body())).status == 204
+        return (await self._client._apost("/token/release", self._body())).is_done
 
     def _body(self) -> dict[str, object]:
         return {"token": self._token, "attempt": self._attempt, "run_id": self.run_id}
@@ -71,17 +71,17 @@ class Onceward:
         """Like `issue`, without blocking the event loop."""
         return _token(await self._apost("/token", _binding(action, subject, ttl)))
 
-    def redeem(self, token: str, *, action: str | None = None, subject: str | None = None) -> Redemption:
+    def redeem(self, token: str, *, subject: SubjectId, action: str | None = None) -> Redemption:
         """Redeems a token, which is then used. Raises `Rejected` if the operation must not run."""
         attempt = uuid.uuid4().hex
-        answer = self._post("/token/redeem", {"token": token, "attempt": attempt} | _binding(action, subject, None))
-        return Redemption(answer.json()["run_id"], token, attempt, self)
+        answer = self._post("/token/redeem", _redemption(token, attempt, subject, action))
+        return Redemption(answer.json("run_id")["run_id"], token, attempt, self)
 
-    async def aredeem(self, token: str, *, action: str | None = None, subject: str | None = None) -> Redemption:
+    async def aredeem(self, token: str, *, subject: SubjectId, action: str | None = None) -> Redemption:
         """Like `redeem`, without blocking the event loop."""
         attempt = uuid.uuid4().hex
-        answer = await self._apost("/token/redeem", {"token": token, "attempt": attempt} | _binding(action, subject, None))
-        return Redemption(answer.json()["run_id"], token, attempt, self)
+        answer = await self._apost("/token/redeem", _redemption(token, attempt, subject, action))
+        return Redemption(answer.json("run_id")["run_id"], token, attempt, self)
 
     def claim(
         self,
@@ -126,12 +126,12 @@ class Onceward:
         """Posts a body, a second time if the answer is lost. A repeated redemption or release names the same attempt."""
         wire = json.dumps(body).encode()
         answer = self._transport.post(path, wire, self._timeout)
-        return answer if answer.is_processed else self._transport.post(path, wire, self._timeout)
+        return answer if answer.is_verdict else self._transport.post(path, wire, self._timeout)
 
     async def _apost(self, path: str, body: dict[str, object]) -> Answer:
         wire = json.dumps(body).encode()
         answer = await self._async_transport.post(path, wire, self._timeout)
-        return answer if answer.is_processed else await self._async_transport.post(path, wire, self._timeout)
+        return answer if answer.is_verdict else await self._async_transport.post(path, wire, self._timeout)
 
 
 def _binding(action: str | None, subject: str | None, ttl: float | None) -> dict[str, object]:
@@ -139,8 +139,12 @@ def _binding(action: str | None, subject: str | None, ttl: float | None) -> dict
     return {name: value for name, value in named.items() if value}
 
 
+def _redemption(token: str, attempt: str, subject: SubjectId, action: str | None) -> dict[str, object]:
+    return {"token": token, "attempt": attempt} | _binding(action, subject_id(subject), None)
+
+
 def _token(answer: Answer) -> Token:
-    issued = answer.json()
+    issued = answer.json("token", "expires_at", "expires_in")
     return Token(issued["token"], issued["expires_at"], issued["expires_in"])
 
 
@@ -149,7 +153,7 @@ _STATES = {"running": "in_progress", "unknown": "outcome_unknown", "done": "repl
 
 
 def _found(answer: Answer) -> Reply:
-    record = answer.json()
+    record = answer.json("state")
     if reply := record.get("reply"):
         return Reply.from_wire(reply)
     raise Rejected(Problem.create(_STATES.get(record["state"], "not_found")))

@@ -6,11 +6,13 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
 from .answer import log
 from .claim import Claim, Replayed
 from .client import Onceward
+from .effect import Effect, Statement, current, judge
 from .intent import SubjectId
 from .reply import Reply
 
@@ -33,7 +35,8 @@ def once(
     """Runs a function, also an async one, once per key and subject. A later call returns the first result, which is stored as JSON.
 
     `key`, `subject` and `fingerprint` are called with the arguments of the function. The action is the name of the function by default.
-    An exception settles the claim by its type: `NotApplied` frees the key. Generators are refused: they work after they have returned.
+    An exception settles the claim by its type: `NotApplied` frees the key. `state_effect` outweighs it, also if the function returns.
+    Generators are refused: they work after they have returned.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -55,25 +58,38 @@ def once(
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            claimed, statement = claim(*args, **kwargs), Statement()
             try:
-                with claim(*args, **kwargs) as claimed:
-                    result = function(*args, **kwargs)
-                    require_done(result, claimed)
-                    claimed.complete(reply_of(result))
-                    return result
+                claimed.__enter__()
             except Replayed as replayed:
                 return cast(R, replayed.reply.value())
+            # A `Replayed` from here on is the function's exception: that of another claim.
+            try:
+                with stating(statement):
+                    result = function(*args, **kwargs)
+                    require_done(result, statement)
+            except BaseException:
+                claimed.settle(judge(claimed.intent.policy, statement, None))
+                raise
+            claimed.settle(*ending(statement, result))
+            return result
 
         @functools.wraps(function)
         async def arun(*args: P.args, **kwargs: P.kwargs) -> Any:
+            claimed, statement = claim(*args, **kwargs), Statement()
             try:
-                async with claim(*args, **kwargs) as claimed:
-                    result = await cast(Awaitable[Any], function(*args, **kwargs))
-                    require_done(result, claimed)
-                    await claimed.acomplete(reply_of(result))
-                    return result
+                await claimed.__aenter__()
             except Replayed as replayed:
                 return replayed.reply.value()
+            try:
+                with stating(statement):
+                    result = await cast(Awaitable[Any], function(*args, **kwargs))
+                    require_done(result, statement)
+            except BaseException:
+                await claimed.asettle(judge(claimed.intent.policy, statement, None))
+                raise
+            await claimed.asettle(*ending(statement, result))
+            return result
 
         return cast(Callable[P, R], arun) if is_function(function, inspect.iscoroutinefunction) else run
 
@@ -92,10 +108,36 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def require_done(result: object, claim: Claim) -> None:
+@contextmanager
+def stating(statement: Statement) -> Iterator[None]:
+    """Makes a statement the current one: what a function states is about its own claim, and not about a request that it is called in."""
+    outer = current.get()
+    token = current.set(statement)
+    try:
+        yield
+    except BaseException as error:
+        statement.exception = error
+        if outer is not None and statement.is_unknown:
+            # It goes on to the request, whose error handlers may hide it.
+            outer.is_unknown = True
+        raise
+    finally:
+        try:
+            current.reset(token)
+        except ValueError:
+            pass  # A coroutine that never ended is collected, in another context.
+
+
+def ending(statement: Statement, result: object) -> tuple[Effect, Reply | None]:
+    """Returns the effect of a function that has returned, and its stored form."""
+    effect = statement.effect or Effect.APPLIED
+    return effect, reply_of(result) if effect is Effect.APPLIED else None
+
+
+def require_done(result: object, statement: Statement) -> None:
     """Raises if the function has returned work that runs later. Whether it takes effect is unknown then, so the key stays claimed."""
     if inspect.isawaitable(result) or isinstance(result, (Iterator, AsyncIterator, Future)):
-        claim.leave()
+        statement.effect = Effect.UNKNOWN
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError(

@@ -6,19 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
 from .claim import Claim, Replayed
 from .client import Onceward
+from .django_cancellation import Runs
 from .django_transaction import TransactionWatch, effect_in_transaction
-from .effect import Effect, Statement, current, judge
+from .effect import Statement, current, judge
 from .problem import Rejected
 from .protection import Protection, Request, is_look, outcome, outcome_headers, replay_headers
 from .wsgi_body import drain
@@ -28,6 +31,8 @@ SINGLE = frozenset({"content-disposition", "content-length", "content-type", "et
 #: The attribute of a request that has its run.
 RUN = "_onceward_run"
 
+GetResponse = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
+
 
 class Once:
     """Runs the view of a protected path once per key or token. The last entry of `MIDDLEWARE`, so that it sees what the others made of it.
@@ -35,25 +40,67 @@ class Once:
     The setting `ONCEWARD` is a dictionary of rules, or a list of them, of which the first that covers a request counts.
     """
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+    sync_capable = async_capable = True
+
+    def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
         self._protections = protections(getattr(settings, "ONCEWARD", None))
+        self._runs = Runs()
+        self._is_async = iscoroutinefunction(get_response)
+        if self._is_async:
+            markcoroutinefunction(self)
 
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if protection := self._covering(request):
-            # Before `process_view` of other middleware, which may parse a form from the stream, as the check for CSRF does.
-            try:
-                body_of(request, protection)
-            except Rejected as rejected:
-                return rejection(rejected)
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        if self._is_async:
+            return self._arespond(request)
+        if isinstance(request, ASGIRequest) and self._covering(request):
+            raise ImproperlyConfigured(
+                "a middleware that is not async stands behind onceward.django.Once, so Django would cut off the view when a client "
+                "leaves: make Once the last entry of MIDDLEWARE"
+            )
+        return self._respond(request)
+
+    def _respond(self, request: HttpRequest) -> HttpResponseBase:
+        if rejected := self._unreadable(request):
+            return rejected
         try:
-            response = self._get_response(request)
-        except BaseException as error:
+            response = cast(HttpResponseBase, self._get_response(request))
+        except BaseException:
             if run := getattr(request, RUN, None):
-                run.fail(error)
+                run.leave()
             raise
         run = getattr(request, RUN, None)
         return response if run is None else run.settle(response)
+
+    async def _arespond(self, request: HttpRequest) -> HttpResponseBase:
+        """Like `_respond`, on ASGI. Django calls the other methods in a thread of the request."""
+        if self._covering(request) is None:
+            return await cast(Awaitable[HttpResponseBase], self._get_response(request))
+        if rejected := self._unreadable(request):
+            return rejected
+        return await self._runs.to_the_end(self._arun(request))
+
+    async def _arun(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            response = await cast(Awaitable[HttpResponseBase], self._get_response(request))
+        except BaseException:
+            if run := getattr(request, RUN, None):
+                run.leave()
+            raise
+        run = getattr(request, RUN, None)
+        return response if run is None else cast(HttpResponseBase, await sync_to_async(run.settle)(response))
+
+    def _unreadable(self, request: HttpRequest) -> HttpResponse | None:
+        """Reads the body of a covered request. Returns the rejection if that fails.
+
+        This is before `process_view` of other middleware, which may parse a form from the stream, as the check for CSRF does.
+        """
+        try:
+            if protection := self._covering(request):
+                body_of(request, protection)
+        except Rejected as rejected:
+            return rejection(rejected)
+        return None
 
     def process_view(self, request: HttpRequest, view: object, args: object, kwargs: object) -> HttpResponse | None:
         """Claims the key or token right before the view runs, after the checks of other middleware."""
@@ -96,24 +143,18 @@ class Run:
     def settle(self, response: HttpResponseBase) -> HttpResponseBase:
         """Settles the claim by the response."""
         self._stop()
-        status, settled = response.status_code, None
+        status = response.status_code
         effect = judge(self._protection.policy, self.statement, status)
         if not self.statement.is_explicit:
             effect = effect_in_transaction(self._watch.result(self.statement.exception), effect, status)
-        match effect:
-            case Effect.APPLIED:
-                body = response.content if isinstance(response, HttpResponse) else None
-                settled = self._claim.complete(self._protection.reply(status, response.items(), body))
-            case Effect.NOT_APPLIED:
-                settled = self._claim.release()
-            case Effect.UNKNOWN:
-                self._claim.leave()
+        body = response.content if isinstance(response, HttpResponse) else None
+        settled = self._claim.settle(effect, self._protection.reply(status, response.items(), body))
         for name, value in outcome_headers(outcome(effect, settled)):
             response[name] = value
         return response
 
-    def fail(self, error: BaseException) -> None:
-        """Settles the claim by an exception that Django does not turn into a response, such as the end of the process."""
+    def leave(self) -> None:
+        """Leaves the claim after an exception that Django does not turn into a response, such as the end of the process."""
         self._stop()
         self._claim.leave()
 

@@ -6,6 +6,8 @@ from contextvars import ContextVar
 from enum import Enum
 from typing import Self
 
+from .timeouts import is_caused_by_timeout
+
 
 class Effect(Enum):
     """The effect of a run. Unknown is never guessed into yes or no."""
@@ -42,7 +44,7 @@ class Unknown(Exception):
 
 
 class Statement:
-    """What the handler of the current request has said about its effect."""
+    """What the handler of the current request, or the function of a decorator, has said about its effect."""
 
     def __init__(self) -> None:
         self.effect: Effect | None = None
@@ -62,10 +64,16 @@ current: ContextVar[Statement | None] = ContextVar("onceward_statement", default
 
 
 def state_effect(effect: Effect) -> None:
-    """States the effect of the current request. It outweighs the status of the response and the type of an exception."""
+    """States the effect of the current request, or of the function that `@once` runs.
+
+    It outweighs the status of the response, a returned value, and the type of an exception.
+    """
     statement = current.get()
     if statement is None:
-        raise RuntimeError("state_effect() was called outside of a request that Onceward protects")
+        raise RuntimeError(
+            "state_effect() was called outside of a request or function that Onceward protects; in a `with` block, "
+            "call complete(), release() or leave() of its claim"
+        )
     statement.effect = effect
 
 
@@ -92,12 +100,14 @@ def effect_of_exception(policy: Policy, exception: BaseException) -> Effect:
 def shows_unknown(exception: BaseException) -> bool:
     """Returns whether the type of an exception shows that its work may have been cut off.
 
-    A `TimeoutError` ends a call that may have taken effect. What is not an `Exception` cancels the handler or ends the process. A task
-    group raises a group.
+    A timeout ends a call that may have taken effect. What is not an `Exception` cancels the handler or ends the process. A task group
+    raises a group. `NotApplied` is the handler's own statement, whatever caused it.
     """
     if isinstance(exception, BaseExceptionGroup):
         return any(shows_unknown(each) for each in exception.exceptions)
-    return isinstance(exception, (Unknown, TimeoutError)) or not isinstance(exception, Exception)
+    if isinstance(exception, Unknown) or not isinstance(exception, Exception):
+        return True
+    return not isinstance(exception, NotApplied) and is_caused_by_timeout(exception)
 
 
 def judge(policy: Policy, statement: Statement, status: int | None) -> Effect:

@@ -18,6 +18,8 @@ def subject_id(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, SubjectId):
         kind = type(value).__name__
         raise TypeError(f"subject has to be a str, an int or a UUID, not {kind}: pass the id of the client, such as user.pk")
+    if value == "":
+        raise ValueError("subject is required: pass the id of the client as the application knows it, such as a user's id")
     return str(value)
 
 
@@ -39,8 +41,6 @@ class Intent:
     def __post_init__(self) -> None:
         if (self.key is None) == (self.token is None):
             raise ValueError("a claim needs a key or a token: pass key=… or token=…")
-        if not self.subject:
-            raise ValueError("subject is required: pass the id of the client as the application knows it, such as a user's id")
 
     @property
     def policy(self) -> Policy:

@@ -12,8 +12,9 @@ from .effect import Effect, Policy
 from .fingerprint import fingerprint
 from .form_token import token_field
 from .intent import Intent, subject_id
+from .key_header import parse_key
 from .problem import Rejected
-from .reply import LIMIT, Reply, kept_headers
+from .reply import LIMIT, Reply, has_body, kept_headers
 from .result import Settled
 
 #: The default of `body_limit`.
@@ -112,6 +113,8 @@ class Protection:
 
     def reply(self, status: int, headers: Iterable[tuple[str, str]], body: bytes | None) -> Reply | None:
         """Returns the stored form of a response; `None` if its body is streamed or too large."""
+        if not has_body(status):
+            body = b""
         if body is None or len(body) > LIMIT:
             return None
         return Reply(status, kept_headers(headers, self._named), body)
@@ -123,11 +126,11 @@ def pattern(path: str) -> re.Pattern[str]:
 
 
 def key_of(header: str | None) -> str:
-    """Returns the key in an `Idempotency-Key` header, bare or in quotes."""
-    if header is None or not header:
+    """Returns the key in an `Idempotency-Key` header."""
+    if not header:
         raise Rejected.as_code("key_missing")
-    key = header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
-    if not re.fullmatch(r"[!-~]{1,255}", key):
+    key = parse_key(header)
+    if key is None:
         raise Rejected.as_code("key_malformed")
     return key
 
@@ -150,7 +153,7 @@ def is_look(headers: Mapping[str, str]) -> bool:
 
 def replay_headers(reply: Reply) -> list[tuple[str, str]]:
     """Returns the headers of a replayed response."""
-    length = [] if reply.status in (204, 304) else [("content-length", str(len(reply.body)))]
+    length = [("content-length", str(len(reply.body)))] if has_body(reply.status) else []
     return [*reply.headers, *length, ("idempotent-replayed", "true"), *outcome_headers("replayed")]
 
 

@@ -72,6 +72,11 @@ class Reply:
         return cls(reply["status"], headers, base64.b64decode(reply.get("body", "")))
 
 
+def has_body(status: int) -> bool:
+    """Returns whether a response with this status has a body, by HTTP."""
+    return status >= 200 and status not in (204, 304)
+
+
 def kept_headers(headers: Iterable[tuple[str, str]], named: Collection[str] = ()) -> tuple[tuple[str, str], ...]:
     """Returns the headers that are stored: those that describe the body, and those that the application names."""
     lower = ((name.lower(), value) for name, value in headers)

@@ -24,7 +24,7 @@ class Retries:
 
     def delay_after(self, answer: Answer) -> float | None:
         """Returns the delay before the next try; `None` if the answer is final, or if the time is over."""
-        if answer.status == 401 or answer.is_processed:
+        if answer.status == 401 or answer.is_verdict:
             return None
         self._patience = max(self._patience, patience(answer, self._lease))
         self._pause = min(self._pause * 2, 0.5)

@@ -8,21 +8,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from http import HTTPStatus
 from typing import Any, Unpack
 
 from .claim import Claim, Replayed
 from .client import Onceward
-from .effect import Effect, Statement, current, judge
+from .effect import Statement, current, judge
 from .problem import Rejected
 from .protection import Protection, Request, Rules, Subject, is_look, outcome, outcome_headers, replay_headers
-from .reply import LIMIT
+from .reply import LIMIT, has_body
 from .wsgi_body import Environ, read_body
 
 Headers = list[tuple[str, str]]
 StartResponse = Callable[..., Callable[[bytes], object]]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]
+#: The iterators of a list and a tuple.
+ITERATORS: tuple[type, ...] = (type(iter([])), type(iter(())))
 
 
 class Once:
@@ -74,10 +76,12 @@ class Run:
             try:
                 rest = iter(response)
                 # An application may start its response as late as in its first chunk.
-                self._chunks += [first] if (first := next(rest, None)) is not None else []
-                is_whole = self._is_kept(response)
+                first = next(rest, None)
+                self._chunks += [] if first is None else [first]
+                is_whole = first is None or self._is_kept(response, rest)
                 if is_whole:
                     self._chunks += rest
+                status = self._code()
             except BaseException:
                 close(response)
                 raise
@@ -89,7 +93,7 @@ class Run:
             raise
         finally:
             current.reset(token)
-        headers = self._headers + outcome_headers(self._settle(self._code(), b"".join(self._chunks) if is_whole else None))
+        headers = self._headers + outcome_headers(self._settle(status, b"".join(self._chunks) if is_whole else None))
         start_response(self._status, headers)
         return [b"".join(self._chunks)] if is_whole else Rest(self._chunks, rest, response)
 
@@ -100,23 +104,19 @@ class Run:
     def _code(self) -> int:
         return int(self._status.partition(" ")[0])
 
-    def _is_kept(self, response: Iterable[bytes]) -> bool:
-        """Returns whether the body has a length, and is small enough to be stored."""
+    def _is_kept(self, response: Iterable[bytes], rest: Iterator[bytes]) -> bool:
+        """Returns whether the body is certainly no stream, and small enough to be stored. To read a stream could take forever."""
+        if not has_body(self._code()):
+            return True
         length = next((value for name, value in self._headers if name.lower() == "content-length"), None)
         if length is not None and length.isdigit():
             return int(length) <= LIMIT
-        return isinstance(response, (list, tuple))
+        # WSGI makes a length of the iterable reliable. The body of Django's `HttpResponse` has none, but iterates over a list.
+        return isinstance(response, Sized) or isinstance(rest, ITERATORS)
 
     def _settle(self, status: int | None, body: bytes | None) -> str:
-        effect, settled = judge(self._protection.policy, self._statement, status), None
-        match effect:
-            case Effect.APPLIED:
-                settled = self._claim.complete(self._protection.reply(status or 200, self._headers, body))
-            case Effect.NOT_APPLIED:
-                settled = self._claim.release()
-            case Effect.UNKNOWN:
-                self._claim.leave()
-        return outcome(effect, settled)
+        effect = judge(self._protection.policy, self._statement, status)
+        return outcome(effect, self._claim.settle(effect, self._protection.reply(status or 200, self._headers, body)))
 
 
 class Rest:

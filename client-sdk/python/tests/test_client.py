@@ -7,18 +7,34 @@ import functools
 import gc
 import json
 import os
+import signal
 import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
 from harness.network import Network
 from harness.process import API_KEY, until
 
-from onceward import Claim, NotApplied, Onceward, Rejected, Replayed, Reply, Settled, Unknown, async_transport, once
+from onceward import (
+    Claim,
+    Effect,
+    NotApplied,
+    Onceward,
+    Rejected,
+    Replayed,
+    Reply,
+    Settled,
+    Unknown,
+    async_transport,
+    once,
+    state_effect,
+)
 from onceward import keeper as keeper_module
 
 Open = Callable[..., Network]
@@ -92,6 +108,25 @@ def test_exception_settles_the_claim_by_its_type(
     assert code_of(onceward, claim) == code
 
 
+class ProviderTimeout(Exception):
+    """The timeout of a library, which is no `TimeoutError`."""
+
+
+@pytest.mark.parametrize("error", [httpx.ReadTimeout("no answer"), ProviderTimeout(), TimeoutError()])
+@pytest.mark.parametrize("is_wrapped", [False, True])
+@pytest.mark.parametrize("is_token", [False, True])
+def test_timeout_of_a_library_frees_no_key_or_token(
+    onceward: Onceward, error: Exception, is_wrapped: bool, is_token: bool
+) -> None:
+    claim = named(lease=30.0)
+    claim |= {"key": None, "token": onceward.issue().token} if is_token else {"at_most_once": False}
+    with pytest.raises(Exception), onceward.claim(**claim):
+        if is_wrapped:
+            raise RuntimeError("the payment failed") from error
+        raise error
+    assert code_of(onceward, claim) == "in_progress"
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_blocked_handler_keeps_its_claim(onceward: Onceward, is_async: bool) -> None:
     claim, is_claimed = named(lease=0.4, at_most_once=False), threading.Event()
@@ -154,10 +189,76 @@ def test_cancelled_claim_ran_nothing_and_is_released(
     assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
 
 
+class Interruption(BaseException):
+    """What is no `Exception`, as the timeout of gevent."""
+
+
+@contextmanager
+def interrupted_by(error: type[BaseException], delay: float) -> Iterator[None]:
+    """Raises an exception in this thread after a delay, as a signal does."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGUSR1, fail)
+    timer = threading.Timer(delay, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, Interruption])
+def test_interrupted_claim_ran_nothing_and_is_released(network: Open, onceward: Onceward, error: type[BaseException]) -> None:
+    slow = network(lambda path, number: 0.4 if (path, number) == ("/claim", 1) else "pass")
+    claim = named(wait=5.0)
+    with pytest.raises(error), interrupted_by(error, 0.2), Onceward(slow.url, API_KEY).claim(**claim):
+        pytest.fail("the claim was interrupted")
+    until("the key is free", lambda: code_of(onceward, claim | {"wait": 0.0}) != "in_progress", 4)
+    assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
+    attempts = [json.loads(body) for body in slow.bodies("/claim")]
+    assert attempts[0]["attempt"] == attempts[1]["attempt"] and "wait" not in attempts[1], "it waits for no other claim"
+
+
+def test_interrupted_claim_that_is_rejected_releases_nothing(network: Open, onceward: Onceward) -> None:
+    slow, claim = network(lambda path, number: 0.4), named()
+    with onceward.claim(**claim) as held:
+        with pytest.raises(Interruption), interrupted_by(Interruption, 0.2), Onceward(slow.url, API_KEY).claim(**claim):
+            pytest.fail("the claim was interrupted")
+        until("the claim is repeated", lambda: len(slow.calls) == 2)
+        time.sleep(0.6)
+        assert len(slow.calls) == 2 and code_of(onceward, claim) == "in_progress"
+        assert held.complete() is Settled.RECORDED
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Interruption])
+def test_interrupted_completion_is_repeated_in_the_background(
+    network: Open, onceward: Onceward, error: type[BaseException]
+) -> None:
+    slow = network(lambda path, number: "stall" if (path, number) == ("/claim/complete", 1) else "pass")
+    claim, client, errors = named(lease=0.9, at_most_once=False), Onceward(slow.url, API_KEY), []
+
+    def run() -> None:
+        with client.claim(**claim) as claimed, interrupted_by(error, 0.1):
+            claimed.complete(Reply.json("done"))
+
+    try:
+        run()
+    except BaseException as raised:
+        errors.append(type(raised))
+    # The application holds the claim no more.
+    gc.collect()
+    assert errors == [error]
+    until("the reply is stored", lambda: code_of(onceward, claim) != "in_progress")
+    assert code_of(onceward, claim) == "replayed"
+
+
 @pytest.mark.parametrize("transport", ["blocking", "httpx", "threads"])
-@pytest.mark.parametrize("fault", ["lose", "drop", 503])
+@pytest.mark.parametrize("fault", ["lose", "drop", 503, 302, 404, 429, (200, b"<html>")])
 def test_claim_without_answer_is_repeated_with_its_attempt(
-    network: Open, monkeypatch: pytest.MonkeyPatch, fault: str | int, transport: str
+    network: Open, monkeypatch: pytest.MonkeyPatch, fault: Any, transport: str
 ) -> None:
     if transport == "threads":
         monkeypatch.setattr(async_transport, "httpx", None)
@@ -248,6 +349,74 @@ def test_reply_that_is_not_accepted_is_left_out(network: Open, onceward: Oncewar
     with onceward.claim(**large) as claimed:
         claimed.complete(Reply(201, (), b"." * (1024 * 1024 + 1)))
     assert code_of(onceward, large) == "reply_not_kept"
+
+
+#: Answers that are not the service's, although some look like a verdict.
+GATEWAY = [302, (404, b"<html>"), 409, (429, b'{"code":429,"retry":1}'), (200, b"<html>"), (200, b'{"status":"ok"}'), 201, (403, b"")]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("result", ["complete", "release"])
+def test_answers_of_a_gateway_are_not_the_verdict(network: Open, onceward: Onceward, result: str, is_async: bool) -> None:
+    # A release is not renewed, so it is repeated for one lease only.
+    answers = GATEWAY if result == "complete" else GATEWAY[:4]
+    faulty = network(lambda path, number: answers[number - 1] if path.endswith(result) and number <= len(answers) else "pass")
+    client, claim = Onceward(faulty.url, API_KEY), named(lease=1.2, at_most_once=False)
+
+    async def arun() -> Settled:
+        async with client.claim(**claim) as claimed:
+            return await (claimed.acomplete(Reply.json(1)) if result == "complete" else claimed.arelease())
+
+    if is_async:
+        settled = asyncio.run(arun())
+    else:
+        with client.claim(**claim) as claimed:
+            settled = claimed.complete(Reply.json(1)) if result == "complete" else claimed.release()
+    assert settled is Settled.PENDING
+    until("the result is recorded", lambda: len(faulty.bodies(f"/claim/{result}")) > len(answers))
+    until("the key is settled", lambda: code_of(onceward, claim) != "in_progress", 0.5)
+    assert code_of(onceward, claim) == ("replayed" if result == "complete" else "reply_not_kept")
+
+
+def test_renewal_that_a_gateway_rejects_loses_no_claim(network: Open, onceward: Onceward) -> None:
+    faulty = network(lambda path, number: (409, b"<html>") if path == "/claim/renew" and number <= 3 else "pass")
+    claim = named(lease=1.2, at_most_once=False)
+    with Onceward(faulty.url, API_KEY).claim(**claim) as claimed:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert code_of(onceward, claim) == "in_progress"
+            time.sleep(0.03)
+        assert claimed.complete() is Settled.RECORDED and len(faulty.bodies("/claim/renew")) > 3
+
+
+@pytest.mark.parametrize("call", ["/claim/renew", "/claim/complete"])
+def test_claim_that_the_service_calls_lost_is_given_up(network: Open, call: str) -> None:
+    lost = (409, b'{"code":"claim_lost","retry":"no"}')
+    faulty = network(lambda path, number: lost if path == call else "pass")
+    with Onceward(faulty.url, API_KEY).claim(**named(lease=0.6)) as claimed:
+        time.sleep(0.5)
+        assert claimed.complete() is (Settled.LOST if call == "/claim/complete" else Settled.RECORDED)
+    assert len(faulty.bodies(call)) == 1, "it is not repeated"
+
+
+@pytest.mark.parametrize(
+    ("faults", "code"),
+    [
+        ([413], "reply_not_kept"),
+        (["drop", (413, b'{"code":"body_too_large","retry":"no"}')], "reply_not_kept"),
+        (["drop", "drop", 413], "reply_not_kept"),
+        ([(400, b'{"code":"bad_request","retry":"no"}')], "reply_not_kept"),
+        # A gateway that rejects another part of the request.
+        ([400], "replayed"),
+    ],
+)
+def test_reply_is_left_out_if_it_is_refused(network: Open, onceward: Onceward, faults: list[Any], code: str) -> None:
+    faulty = network(lambda path, number: faults[number - 1] if path == "/claim/complete" and number <= len(faults) else "pass")
+    claim = named(lease=0.9, at_most_once=False)
+    with Onceward(faulty.url, API_KEY).claim(**claim) as claimed:
+        assert claimed.complete(Reply.json(1)) is not Settled.LOST
+    until("the completion is recorded", lambda: code_of(onceward, claim) != "in_progress")
+    assert code_of(onceward, claim) == code
 
 
 def test_stuck_renewal_loses_no_claim(network: Open, onceward: Onceward) -> None:
@@ -390,6 +559,18 @@ def test_token_is_redeemed_once_and_can_be_released(network: Open) -> None:
     assert token not in repr(redeemed) + repr(client.issue())
 
 
+def test_redemption_without_subject_says_what_to_pass(onceward: Onceward) -> None:
+    redeem: Any = onceward.redeem
+    token = onceward.issue(subject="7").token
+    with pytest.raises(TypeError, match="subject"):
+        redeem(token)
+    with pytest.raises(ValueError, match="subject is required: pass the id of the client"):
+        redeem(token, subject="")
+    with pytest.raises(TypeError, match="subject has to be a str, an int or a UUID"):
+        asyncio.run(onceward.aredeem(token, subject=None))  # type: ignore[arg-type]
+    assert redeem(token, subject=7).run_id
+
+
 def test_token_is_claimed_with_its_reply(onceward: Onceward) -> None:
     claim = {"token": asyncio.run(onceward.aissue()).token, "action": "order", "subject": "anonymous"}
     with onceward.claim(**claim) as claimed:
@@ -419,6 +600,95 @@ def test_decorated_function_returns_its_first_result(onceward: Onceward) -> None
         with pytest.raises(NotApplied):
             asyncio.run(aconsume("fails"))
     assert calls == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(
+    ("effect", "code"),
+    [(Effect.APPLIED, "replayed"), (Effect.NOT_APPLIED, "run"), (Effect.UNKNOWN, "in_progress"), (None, "replayed")],
+)
+def test_decorated_function_states_its_effect(
+    onceward: Onceward, effect: Effect | None, code: str, fails: bool, is_async: bool
+) -> None:
+    key = uuid.uuid4().hex
+
+    def work() -> str:
+        if effect:
+            state_effect(effect)
+        if fails:
+            raise RuntimeError("after the effect")
+        return "done"
+
+    @once(onceward, key=lambda: key, subject="billing", action="work", at_most_once=False, lease=30.0)
+    def decorated() -> str:
+        return work()
+
+    @once(onceward, key=lambda: key, subject="billing", action="work", at_most_once=False, lease=30.0)
+    async def adecorated() -> str:
+        await asyncio.sleep(0)
+        return work()
+
+    try:
+        assert (asyncio.run(adecorated()) if is_async else decorated()) == "done" and not fails
+    except RuntimeError:
+        assert fails
+    if fails:
+        # Nothing was returned that could be stored. Without a statement, the exception counts.
+        code = {Effect.APPLIED: "reply_not_kept", None: "run"}.get(effect, code)
+    claim = {"key": key, "action": "work", "subject": "billing", "at_most_once": False}
+    assert code_of(onceward, claim) == code
+    with pytest.raises(RuntimeError, match=r"outside of a request or function .* complete\(\), release\(\) or leave\(\)"):
+        state_effect(Effect.APPLIED)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_replay_inside_a_decorated_function_is_its_exception(onceward: Onceward, is_async: bool) -> None:
+    inner, key = named(), uuid.uuid4().hex
+    with onceward.claim(**inner) as claim:
+        claim.complete(Reply.json("the inner result"))
+
+    @once(onceward, key=lambda: key, subject="billing", action="work", lease=30.0)
+    def decorated() -> str:
+        with onceward.claim(**inner):
+            pytest.fail("it ran twice")
+
+    @once(onceward, key=lambda: key, subject="billing", action="work", lease=30.0)
+    async def adecorated() -> str:
+        async with onceward.claim(**inner):
+            pytest.fail("it ran twice")
+
+    with pytest.raises(Replayed) as replayed:
+        asyncio.run(adecorated()) if is_async else decorated()
+    assert replayed.value.reply.value() == "the inner result"
+    assert code_of(onceward, {"key": key, "action": "work", "subject": "billing"}) == "in_progress", "its effect is unknown"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_replay_inside_a_decorated_function_may_be_caught(onceward: Onceward, is_async: bool) -> None:
+    inner, key, results = named(), uuid.uuid4().hex, []
+
+    @once(onceward, key=lambda: key, subject="billing", action="work")
+    def decorated() -> str:
+        try:
+            with onceward.claim(**inner) as claim:
+                claim.complete(Reply.json("paid"))
+        except Replayed as replayed:
+            return f"{replayed.reply.value()} before"
+        raise NotApplied
+
+    @once(onceward, key=lambda: key, subject="billing", action="work")
+    async def adecorated() -> str:
+        return await asyncio.to_thread(decorated.__wrapped__)  # type: ignore[attr-defined, no-any-return]
+
+    def run() -> str:
+        return asyncio.run(adecorated()) if is_async else decorated()
+
+    with pytest.raises(NotApplied):
+        run()
+    for _ in range(2):
+        results.append(run())
+    assert results == ["paid before"] * 2
 
 
 def test_result_that_is_not_json_is_not_repeated(onceward: Onceward) -> None:

@@ -1,24 +1,41 @@
-"""The middleware for Django: transactions, forms and prefixes."""
+"""The middleware for Django, on WSGI and ASGI: transactions, forms and prefixes."""
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from django_bank import bank, count
+from django_bank import async_bank, bank, count
 
 from onceward import Onceward, Reply
 from onceward.django import response_of
 
 
+class LoopTransport(httpx.BaseTransport):
+    """Sends each request to an ASGI application in an event loop of its own."""
+
+    def __init__(self, app: Any) -> None:
+        self._transport = httpx.ASGITransport(app)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return asyncio.run(self._send(request))
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        copy = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
+        response = await self._transport.handle_async_request(copy)
+        return httpx.Response(response.status_code, headers=response.headers, content=await response.aread())
+
+
 class Bank:
     """A client of the bank, with one key or token."""
 
-    def __init__(self, onceward: Onceward, prefix: str = "") -> None:
-        transport = httpx.WSGITransport(bank(onceward), script_name=prefix)
+    def __init__(self, onceward: Onceward, prefix: str = "", interface: str = "wsgi") -> None:
+        is_wsgi = interface == "wsgi"
+        transport = httpx.WSGITransport(bank(onceward), script_name=prefix) if is_wsgi else LoopTransport(async_bank(onceward))
         self.http = httpx.Client(transport=transport, base_url="http://bank")
         self.headers = {"idempotency-key": uuid.uuid4().hex, "onceward-token": onceward.issue().token}
         self._before = count()
@@ -37,9 +54,9 @@ class Bank:
         return count() - self._before
 
 
-@pytest.fixture
-def client(onceward: Onceward) -> Iterator[Bank]:
-    made = Bank(onceward)
+@pytest.fixture(params=["wsgi", "asgi"])
+def client(onceward: Onceward, request: pytest.FixtureRequest) -> Iterator[Bank]:
+    made = Bank(onceward, interface=request.param)
     yield made
     made.http.close()
 
@@ -76,6 +93,11 @@ FAILS, ROLLS_BACK, CREATED, ENCLOSED = {"x_raise": "yes"}, {"x_rollback": "yes"}
         ("/retryable/write", ENCLOSED | {"x_status": "503"}, "unknown", 1),
         ("/forms/catch", ENCLOSED | FAILS, "unknown", 0),
         ("/forms/write", ENCLOSED | {"x_status": "422"}, "not_applied", 1),
+        # An async view writes in a thread, in a transaction of its own.
+        ("/keys/async", CREATED, "executed", 1),
+        ("/keys/async", FAILS, "not_applied", 0),
+        ("/keys/async", {"x_effect": "unknown"}, "unknown", 1),
+        ("/retryable/async", {"x_status": "503"}, "unknown", 1),
     ],
 )
 def test_end_of_the_transaction_decides_the_outcome(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -11,9 +12,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, StreamingResponse
-from flask import Flask, Response
+from flask import Flask, Response, abort
 
-from onceward import Effect, NotApplied, Onceward, Unknown, asgi, state_effect, wsgi
+from onceward import Effect, NotApplied, Onceward, Unknown, asgi, once, state_effect, wsgi
 
 
 def named(headers: dict[str, str]) -> dict[str, str]:
@@ -49,6 +50,10 @@ class OutOfStock(NotApplied):
     """An exception of the application."""
 
 
+class ProviderTimeout(Exception):
+    """The timeout of a library, which is no `TimeoutError`."""
+
+
 #: How the handler ends, whether the policy is retryable, and the outcome if an error handler of the application responds with 409 or 500.
 ENDINGS = [
     (Unknown, 409, "unknown"),
@@ -57,6 +62,8 @@ ENDINGS = [
     (OutOfStock, 500, "not_applied"),
     (TimeoutError, 409, "unknown"),
     (TimeoutError, 500, "unknown"),
+    (ProviderTimeout, 409, "unknown"),
+    (ProviderTimeout, 500, "unknown"),
     (RuntimeError, 409, "executed"),
 ]
 
@@ -126,6 +133,148 @@ def test_view_that_catches_unknown_states_the_effect_itself(onceward: Onceward) 
         return "looked up at the payment provider"
 
     assert outcome(post_wsgi(app, idempotency_key=uuid.uuid4().hex)) == "executed"
+
+
+@pytest.mark.parametrize(("status", "expected"), [(408, "not_applied"), (504, "unknown"), (409, "executed")])
+def test_status_counts_that_a_view_of_flask_aborts_with(onceward: Onceward, status: int, expected: str) -> None:
+    app = Flask(__name__)
+    rules: Any = {"subject": "alice", "at_most_once": False}
+    app.wsgi_app = wsgi.Once(app.wsgi_app, onceward, **rules)  # type: ignore[method-assign]
+    # The exception of 408 is a `RequestTimeout`, which is no timeout of the view.
+    app.post("/orders")(lambda: abort(status))
+    assert outcome(post_wsgi(app, idempotency_key=uuid.uuid4().hex)) == expected
+
+
+@pytest.mark.parametrize("is_unknown", [False, True])
+def test_function_in_a_view_states_the_effect_of_its_own_claim(onceward: Onceward, is_unknown: bool) -> None:
+    key = uuid.uuid4().hex
+
+    @once(onceward, key=lambda: key, subject="billing", action="charge", at_most_once=False)
+    def charge() -> str:
+        if is_unknown:
+            raise Unknown
+        state_effect(Effect.NOT_APPLIED)
+        return "declined"
+
+    def app(_environ: Any, start_response: Any) -> Any:
+        try:
+            text = charge()
+        except Unknown:
+            text = "an error page"
+        start_response("201 Created", [])
+        return [text.encode()]
+
+    shop = wsgi.Once(app, onceward, subject="alice", at_most_once=False)
+    assert outcome(post_wsgi(shop, idempotency_key=key)) == ("unknown" if is_unknown else "executed")
+    if not is_unknown:
+        assert charge() == "declined", "its key is free"
+
+
+class Rows:
+    """An iterable with a length, as WSGI allows."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from (b"a", b"b")
+
+
+class Body:
+    """An iterable without a length over a list, as the `HttpResponse` of Django."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter([b"a", b"b"])
+
+
+BODIES: dict[str, tuple[Any, int, str]] = {
+    "204": (lambda: ("", 204), 204, "replayed"),
+    "304": (lambda: ("", 304), 304, "replayed"),
+    "204 that is streamed": (lambda: Response((each for each in [b"a"]), 204), 204, "replayed"),
+    "empty": (lambda: "", 200, "replayed"),
+    "empty iterator": (lambda: Response(each for each in list[bytes]()), 200, "replayed"),
+    "text": (lambda: ("ab", 201), 201, "replayed"),
+    "list": (lambda: Response([b"a", b"b"]), 200, "replayed"),
+    "stream": (lambda: Response(each for each in [b"a", b"b"]), 200, "reply_not_kept"),
+    "bare 204": (lambda: ("204 No Content", (each for each in [b""])), 204, "replayed"),
+    "bare list": (lambda: ("200 OK", [b"a", b"b"]), 200, "replayed"),
+    "bare iterable with a length": (lambda: ("200 OK", Rows()), 200, "replayed"),
+    "bare iterable over a list": (lambda: ("200 OK", Body()), 200, "replayed"),
+    "bare stream": (lambda: ("200 OK", iter(Rows())), 200, "reply_not_kept"),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_wsgi_response_is_stored_unless_it_may_be_a_stream(onceward: Onceward, name: str) -> None:
+    make, status, duplicate = BODIES[name]
+    flask, runs = Flask(__name__), []
+
+    @flask.post("/orders")
+    def order() -> Any:
+        return make()
+
+    def app(environ: Any, start_response: Any) -> Any:
+        runs.append(1)
+        if not name.startswith("bare"):
+            return flask(environ, start_response)
+        line, body = make()
+        start_response(line, [("content-type", "text/plain")])
+        return body
+
+    shop, key = wsgi.Once(app, onceward, subject="alice"), uuid.uuid4().hex
+    first, second = (post_wsgi(shop, idempotency_key=key) for _ in range(2))
+    assert (first.status_code, outcome(first), outcome(second), len(runs)) == (status, "executed", duplicate, 1)
+    if duplicate == "replayed":
+        assert (second.status_code, second.content) == (status, first.content)
+        assert second.headers.get("content-type") == first.headers.get("content-type")
+    if status in (204, 304):
+        assert "content-length" not in second.headers
+
+
+def test_endless_stream_of_a_wsgi_application_is_not_read(onceward: Onceward) -> None:
+    taken: list[int] = []
+
+    def numbers() -> Iterator[bytes]:
+        for number in itertools.count():
+            taken.append(number)
+            yield b"%d" % number
+
+    def app(_environ: Any, start_response: Any) -> Any:
+        start_response("200 OK", [])
+        return numbers()
+
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "HTTP_IDEMPOTENCY_KEY": uuid.uuid4().hex}
+    response = iter(wsgi.Once(app, onceward, subject="alice")(environ, lambda *_: lambda _: None))
+    assert taken == [0]
+    assert [next(response) for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+def test_wsgi_application_without_status_leaves_no_claim(onceward: Onceward) -> None:
+    rules: Any = {"subject": "alice", "at_most_once": False}
+    shop, key = wsgi.Once(lambda _environ, _start: [], onceward, **rules), uuid.uuid4().hex
+    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "HTTP_IDEMPOTENCY_KEY": key}
+    for _ in range(2):
+        # Not rejected as in progress: the first run has failed.
+        with pytest.raises(ValueError):
+            shop(dict(environ), lambda *_: lambda _: None)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_asgi_response_without_a_body_is_stored(onceward: Onceward, status: int) -> None:
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    shop, key = asgi.Once(app, onceward, subject="alice"), uuid.uuid4().hex
+    responses = [post_asgi(shop, idempotency_key=key) for _ in range(2)]
+    assert [(each.status_code, outcome(each)) for each in responses] == [(status, "executed"), (status, "replayed")]
+
+
+@pytest.mark.parametrize("keys", ["a,b", "a, b", '"a","b"'])
+def test_two_keys_in_one_request_are_rejected(onceward: Onceward, keys: str) -> None:
+    shop = wsgi.Once(lambda _environ, _start: pytest.fail("it ran"), onceward, subject="alice")
+    assert outcome(post_wsgi(shop, idempotency_key=keys)) == "key_malformed"
 
 
 @pytest.mark.parametrize("path", ["/orders", "//orders"])

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from harness.network import Network
-from harness.process import API_KEY, PACKAGE, until
+from harness.process import API_KEY, PACKAGE, Program, until
 from harness.service import Service, binary
 
 from onceward import Onceward, Rejected
@@ -82,7 +82,7 @@ def test_parent_and_child_use_no_connection_together(onceward: Onceward) -> None
 
     assert run_in_fork(work) == 0
     for each in token:
-        onceward.redeem(each)
+        onceward.redeem(each, subject="alice")
 
 
 ENDINGS = {
@@ -113,6 +113,55 @@ def test_interpreter_does_not_wait_for_a_held_claim(ending: str, network: Open, 
     done = subprocess.run([sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=20)
     assert time.time() - float(done.stdout.split()[-1]) < 1.0, done.stderr
     assert "Fatal" not in done.stderr
+
+
+#: A program that SIGTERM ends with a `SystemExit`, as gunicorn's workers end, and that prints when it does.
+INTERRUPTED = """
+import asyncio, signal, sys, time
+from onceward import Onceward
+
+def end(*_):
+    print(time.time(), flush=True)
+    sys.exit(3)
+
+signal.signal(signal.SIGTERM, end)
+claim = Onceward({url!r}, {api_key!r}, timeout=1.0).claim(key={key!r}, action="order", subject="alice", lease=30.0)
+
+async def aclaim():
+    async with claim:
+        print("claimed", flush=True)
+
+def block():
+    with claim:
+        print("claimed", flush=True)
+
+print("begins", flush=True)
+{call}
+"""
+
+
+@pytest.mark.parametrize("call", ["block()", "asyncio.run(aclaim())"])
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_process_that_ends_during_a_claim_releases_it(
+    network: Open, onceward: Onceward, tmp_path: Path, call: str, is_silent: bool
+) -> None:
+    slow = network(lambda path, number: 30.0 if is_silent else 0.6 if (path, number) == ("/claim", 1) else "pass")
+    key, program = uuid.uuid4().hex, tmp_path / "program.py"
+    program.write_text(INTERRUPTED.format(url=slow.url, api_key=API_KEY, key=key, call=call))
+    running = Program([sys.executable, str(program)])
+    try:
+        until("the claim is in flight", lambda: bool(slow.bodies("/claim")))
+        time.sleep(0.2)
+        running.process.terminate()
+        running.process.wait(10)
+        until("its output is read", lambda: len(running.lines) >= 2)
+        took = time.time() - float(running.lines[1])
+    finally:
+        running.kill()
+    assert (running.process.returncode, "claimed" in running.lines, took < 2.0) == (3, False, True), running.log()
+    if not is_silent:
+        with onceward.claim(**claim_of(key)) as claim:
+            assert claim.release().value == "recorded", "the key is free long before its lease ends"
 
 
 def test_cancelled_request_of_an_asgi_server_runs_to_its_end(onceward: Onceward) -> None:

@@ -16,7 +16,7 @@ from harness.network import Network
 from harness.process import Shop, until
 from harness.service import Service
 
-NAMES = ["asgi", "wsgi", "django_shop"]
+NAMES = ["asgi", "wsgi", "django_shop", "django_asgi"]
 #: One client for all requests: to create one takes long, because it loads certificates.
 HTTP = httpx.Client(verify=False, trust_env=False, timeout=30, limits=httpx.Limits(max_connections=None))
 Start = Callable[..., Shop]
@@ -173,7 +173,7 @@ def test_second_click_on_a_form_receives_the_first_response(visitor: Visitor) ->
 
 
 def test_chunked_body_is_compared_and_large_body_rejected(visitor: Visitor) -> None:
-    if visitor.shop.name != "django_shop":  # Django itself reads no chunked body.
+    if visitor.shop.name != "django_shop":  # On WSGI, Django itself reads no chunked body.
         assert visitor.order(content=iter([b"te", b"a"])).headers["onceward-outcome"] == "executed"
         assert visitor.order(content=iter([b"t", b"ea"])).headers["onceward-outcome"] == "replayed"
         assert visitor.order(content=iter([b"x" * 200_000] * 2)).status_code == 413
@@ -317,10 +317,11 @@ def test_wrong_api_key_is_one_clear_error_in_the_log(name: str, service: Service
         ({"x_hook": "fails"}, "unknown", 1),
     ],
 )
+@pytest.mark.parametrize("django", ["django_shop", "django_asgi"])
 def test_rollback_of_django_counts_as_not_applied(
-    service: Service, ledger: Path, start: Start, tmp_path: Path, headers: dict[str, str], outcome: str, rows: int
+    service: Service, ledger: Path, start: Start, tmp_path: Path, django: str, headers: dict[str, str], outcome: str, rows: int
 ) -> None:
-    visitor = Visitor(start("django_shop", service.url, ledger, DATABASE=str(tmp_path / "shop.sqlite3")), ledger)
+    visitor = Visitor(start(django, service.url, ledger, DATABASE=str(tmp_path / "shop.sqlite3")), ledger)
     assert visitor.outcome("/rows", **headers) == outcome
     assert int(HTTP.get(visitor.shop.url + "/rows").text) == rows
     visitor.outcome("/rows")

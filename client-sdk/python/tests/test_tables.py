@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+
+import httpx
 import pytest
+from werkzeug.exceptions import RequestTimeout
 
 from onceward import Effect, NotApplied, Onceward, Policy, Problem, Rejected, Unknown
 from onceward.answer import Answer
@@ -11,7 +15,8 @@ from onceward.duration import seconds, text
 from onceward.effect import Statement, effect_of_exception, effect_of_status, judge
 from onceward.fingerprint import fingerprint
 from onceward.form_token import token_field
-from onceward.protection import Protection, Request, key_of, outcome, pattern
+from onceward.key_header import parse_key
+from onceward.protection import Protection, Request, key_of, outcome, pattern, replay_headers
 from onceward.reply import Reply, kept_headers
 from onceward.retries import patience
 
@@ -32,6 +37,31 @@ def test_status_maps_to_the_effect_of_the_library(policy: Policy, column: str) -
     assert "".join(SIGNS[effect_of_status(policy, status)] for status in STATUSES) == column
 
 
+class PaymentTimeoutError(Exception):
+    """A timeout of a library, which is no `TimeoutError`."""
+
+
+class Late(PaymentTimeoutError):
+    """A timeout whose own name does not say so."""
+
+
+class LateAndNotApplied(NotApplied, PaymentTimeoutError):
+    """A timeout before the effect, as the application knows."""
+
+
+def raised(
+    error: Exception,
+    cause: Exception | None = None,
+    from_: Exception | None = None,
+    context: Exception | None = None,
+) -> Exception:
+    """Returns an exception that was raised from another one, which may have been raised from a third."""
+    error.__cause__, error.__context__ = cause, context
+    if cause is not None and from_ is not None:
+        cause.__cause__ = from_
+    return error
+
+
 @pytest.mark.parametrize(
     ("policy", "error", "effect"),
     [
@@ -49,6 +79,24 @@ def test_status_maps_to_the_effect_of_the_library(policy: Policy, column: str) -
         (Policy.TOKEN, ExceptionGroup("", [RuntimeError(), ExceptionGroup("", [TimeoutError()])]), Effect.UNKNOWN),
         (Policy.TOKEN, BaseExceptionGroup("", [KeyboardInterrupt()]), Effect.UNKNOWN),
         (Policy.TOKEN, ExceptionGroup("", [RuntimeError()]), Effect.NOT_APPLIED),
+        # Libraries have timeouts of their own.
+        (Policy.RETRYABLE, httpx.ReadTimeout(""), Effect.UNKNOWN),
+        (Policy.TOKEN, httpx.ReadTimeout(""), Effect.UNKNOWN),
+        (Policy.TOKEN, PaymentTimeoutError(), Effect.UNKNOWN),
+        (Policy.RETRYABLE, Late(), Effect.UNKNOWN),
+        (Policy.TOKEN, subprocess.TimeoutExpired("pay", 1), Effect.UNKNOWN),
+        (Policy.TOKEN, ExceptionGroup("", [RuntimeError(), Late()]), Effect.UNKNOWN),
+        (Policy.TOKEN, raised(RuntimeError(), cause=KeyError(), from_=Late()), Effect.UNKNOWN),
+        (Policy.RETRYABLE, raised(RuntimeError(), cause=httpx.ConnectTimeout("")), Effect.UNKNOWN),
+        (Policy.RETRYABLE, raised(NotApplied(), cause=Late()), Effect.NOT_APPLIED),
+        (Policy.AT_MOST_ONCE, LateAndNotApplied(), Effect.NOT_APPLIED),
+        (Policy.TOKEN, raised(Unknown(), cause=NotApplied()), Effect.UNKNOWN),
+        # What was only handled meanwhile is no cause.
+        (Policy.TOKEN, raised(RuntimeError(), context=Late()), Effect.NOT_APPLIED),
+        # A response of Flask, whose status counts.
+        (Policy.RETRYABLE, RequestTimeout(), Effect.NOT_APPLIED),
+        (Policy.TOKEN, raised(RequestTimeout(), cause=Late()), Effect.UNKNOWN),
+        (Policy.TOKEN, raised(circular := RuntimeError(), cause=circular), Effect.NOT_APPLIED),
     ],
 )
 def test_exception_counts_as_500_unless_its_type_says_more(policy: Policy, error: BaseException, effect: Effect) -> None:
@@ -113,9 +161,30 @@ def test_fingerprint_covers_every_part_and_no_boundary() -> None:
     assert multipart("one") == multipart("two") != multipart("one", "2")
 
 
-@pytest.mark.parametrize(("header", "key"), [("k", "k"), ('"k-1"', "k-1"), ("!" * 255, "!" * 255)])
+# As in `client-sdk/node/test/tables.test.mjs`.
+@pytest.mark.parametrize(
+    ("header", "key"),
+    [
+        ("abc", "abc"),
+        (" abc ", "abc"),
+        ('"abc"', "abc"),
+        ('"a,b;c"', "a,b;c"),
+        (r'"a\"b\\"', 'a"b\\'),
+        ("x" * 255, "x" * 255),
+        ('"k-1"', "k-1"),
+        ("!" * 255, "!" * 255),
+    ],
+)
 def test_key_is_read_bare_or_quoted(header: str, key: str) -> None:
-    assert key_of(header) == key
+    assert parse_key(header) == key_of(header) == key
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", '""', "a b", "a,b", "a;b", 'a"b', '"abc', '"a"b"', r'"a\b"', "schlüssel", "x" * 256, '"a","b"', '"a"\n', "\xa0a"],
+)
+def test_key_that_other_servers_reject_is_malformed(header: str) -> None:
+    assert parse_key(header) is None
 
 
 @pytest.mark.parametrize(
@@ -203,7 +272,35 @@ def test_claim_is_retried_for_as_long_as_it_may_exist() -> None:
     assert patience(Answer(503), 2) == 2
 
 
-@pytest.mark.parametrize("status", [0, 401, 404, 500, 503])
+@pytest.mark.parametrize(
+    ("answer", "is_verdict"),
+    [
+        (Answer(204), True),
+        (Answer(200, b'{"outcome":"run"}'), True),
+        (Answer(409, b'{"code":"claim_lost","retry":"no"}'), True),
+        # Its API key is wrong, so the service has not looked at the call.
+        (Answer(401, b'{"code":"unauthorized","retry":"no"}'), False),
+        (Answer(503, b'{"code":"store_unavailable","retry":"same"}'), False),
+        (Answer(), False),
+        (Answer(200, b"<html>"), False),
+        (Answer(302), False),
+        (Answer(404, b"<html>"), False),
+        (Answer(409, b"{}"), False),
+        (Answer(409, b"[]"), False),
+        (Answer(429, b'{"code":429,"retry":"no"}'), False),
+    ],
+)
+def test_answer_of_a_gateway_is_no_verdict(answer: Answer, is_verdict: bool) -> None:
+    assert answer.is_verdict is is_verdict
+
+
+@pytest.mark.parametrize("status", [302, 404, 409, 429])
+def test_answer_of_a_gateway_is_logged(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    assert Answer(status, b"<html>").problem().code == "store_unavailable"
+    assert f"answers with status {status}, but not as Onceward does; check ONCEWARD_URL" in caplog.text
+
+
+@pytest.mark.parametrize("status", [0, 302, 401, 404, 500, 503])
 def test_fault_of_the_service_becomes_store_unavailable(status: int) -> None:
     problem = Answer(status, b"<html>").problem()
     assert (problem.status, problem.code, problem.retry_after) == (503, "store_unavailable", "1")
@@ -213,6 +310,16 @@ def test_success_that_is_not_json_runs_nothing() -> None:
     for body in [b"", b"{", b"[]", b"<html>"]:
         with pytest.raises(Rejected, match="store_unavailable"):
             Answer(200, body).json()
+    with pytest.raises(Rejected, match="store_unavailable"):
+        Answer(200, b'{"status":"ok"}').json("outcome")
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_reply_without_a_body_by_http_is_stored(status: int) -> None:
+    protection = Protection(Onceward("http://127.0.0.1:9"), "s", {})
+    for body in [None, b"", b"not sent"]:
+        assert protection.reply(status, [], body) == Reply(status)
+    assert "content-length" not in dict(replay_headers(Reply(status))) and protection.reply(200, [], None) is None
 
 
 def test_reply_survives_the_wire() -> None:

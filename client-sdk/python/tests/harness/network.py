@@ -10,10 +10,15 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-#: A fault: `pass`; `lose` the answer; `drop` the call before the service sees it; a delay of the answer in seconds; a status instead.
-Fault = str | float | int
+#: A fault: `pass`; `lose` the answer; `drop` the call before the service sees it, or after a while (`stall`); a delay of the answer in
+#: seconds; a status of a gateway, or its status and body, in place of the answer.
+Fault = str | float | int | tuple[int, bytes]
 #: Decides the fault of a call by its path and its number among the calls with this path.
 Plan = Callable[[str, int], Fault]
+
+
+#: The seconds for which a stalled call has no answer.
+STALL = 0.5
 
 
 def smooth(_path: str, _number: int) -> Fault:
@@ -37,10 +42,13 @@ class Network:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 fault = network._note(self.path, body)
-                if fault == "drop":
+                if fault in ("drop", "stall"):
+                    time.sleep(STALL if fault == "stall" else 0)
                     return self._cut()
                 if isinstance(fault, int):
                     return self._answer(fault, b"{}", {})
+                if isinstance(fault, tuple):
+                    return self._answer(*fault, {})
                 connection = http.client.HTTPConnection(upstream, timeout=40)
                 connection.request("POST", self.path, body, dict(self.headers))
                 response = connection.getresponse()
@@ -54,7 +62,10 @@ class Network:
 
             def _cut(self) -> None:
                 self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
+                try:
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # The client has left.
 
             def _answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
                 try:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from typing import Any
 
 import rules
-import uvicorn
+from event_loop import serve
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from order import Order, count
@@ -65,15 +63,5 @@ async def token() -> JSONResponse:
     )
 
 
-class Server(uvicorn.Server):
-    async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
-        print(f"http://127.0.0.1:{sockets[0].getsockname()[1]}", flush=True)
-
-
 if __name__ == "__main__":
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", rules.port()))
-    listener.listen(512)
-    Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listener])
+    serve(app)

@@ -63,14 +63,19 @@ def run(order: Order) -> HttpResponseBase:
     order.run_to_end()
     if order.is_streamed:
         return StreamingHttpResponse(order.chunks(), status=order.status)
-    response, headers = HttpResponse(order.body, status=order.status), dict[str, str]()
+    return respond(order)
+
+
+def respond(order: Order) -> HttpResponse:
+    response = HttpResponse(order.body, status=order.status)
+    # Instead of the default.
+    del response["content-type"]
     for name, value in order.response_headers:
         if name == "set-cookie":
             response.set_cookie(*value.split("="))
         else:
             # Django has one line for each name, cookies aside.
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    response.headers.update(headers)
+            response[name] = f"{response[name]}, {value}" if name in response else value
     return response
 
 
@@ -112,8 +117,14 @@ urlpatterns = [
     path("token", token),
 ]
 
-if __name__ == "__main__":
+
+def create_table() -> None:
+    """Creates the table of `rows`."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE IF NOT EXISTS rows (name TEXT)")
     connection.close()
+
+
+if __name__ == "__main__":
+    create_table()
     Prefork(get_wsgi_application()).run()
