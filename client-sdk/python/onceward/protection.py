@@ -88,7 +88,7 @@ class Protection:
 
     def too_large(self) -> Rejected:
         """Creates the rejection of a body above the limit."""
-        detail = f"The body is larger than {self.body_limit} bytes, the limit for comparing requests on this route."
+        detail = f"The body is larger than {self.body_limit} bytes, the limit of this route."
         return Rejected.as_code("body_too_large", detail)
 
     def intent(self, request: Request, subject: object) -> Intent:
