@@ -140,6 +140,7 @@ mod proxy {
     mod headers;
     mod identities;
     mod malformed_http;
+    mod malformed_responses;
     mod memory;
     mod operations;
     mod page;

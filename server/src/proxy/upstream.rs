@@ -233,6 +233,7 @@ impl UpstreamState {
             return tunnel::open(response, terms.upgrade).ok_or(UpstreamError::Failed("an unexpected 101".into()));
         }
         forward::remove_hop_by_hop(response.headers_mut());
+        forward::unify_length(response.headers_mut());
         // The version of one connection: an upstream of HTTP/1.0 does not end the connection of the client.
         *response.version_mut() = Version::HTTP_11;
         let is_stream = is_stream(response.headers());
