@@ -135,6 +135,7 @@ mod patterns;
 /// The proxy, in front of an application that knows nothing of Onceward.
 mod proxy {
     mod bodies;
+    mod counted_connections;
     mod description;
     mod faults;
     mod headers;
