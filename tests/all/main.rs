@@ -152,6 +152,7 @@ mod proxy {
     mod submission;
     mod unknown_outcomes;
     mod upgrades;
+    mod upstream_timeouts;
 }
 
 /// Rejections in every format: what the client receives, and what the SDKs decide.
