@@ -6,6 +6,7 @@ mod concurrent;
 mod crashes;
 mod disconnects;
 mod failures;
+mod keys;
 mod logs;
 mod lost_messages;
 mod naive_middleware;
@@ -24,6 +25,8 @@ macro_rules! cases {
         case!(replays::duplicate_receives_status_headers_and_binary_body);
         case!(replays::other_content_under_the_key_is_rejected);
         case!(replays::key_belongs_to_subject_and_action);
+        case!(keys::bare_and_quoted_spellings_are_one_key);
+        case!(keys::malformed_spelling_of_a_key_is_rejected);
         case!(bad_requests::request_without_key_or_token_is_rejected);
         case!(bad_requests::malformed_key_or_token_is_rejected);
         case!(bad_requests::body_above_the_limit_is_rejected);
