@@ -8,6 +8,7 @@ mod disconnects;
 mod failures;
 mod keys;
 mod logs;
+mod looks;
 mod lost_messages;
 mod naive_middleware;
 mod network_faults;
@@ -27,6 +28,8 @@ macro_rules! cases {
         case!(replays::key_belongs_to_subject_and_action);
         case!(keys::bare_and_quoted_spellings_are_one_key);
         case!(keys::malformed_spelling_of_a_key_is_rejected);
+        case!(looks::look_receives_the_stored_response_and_never_runs);
+        case!(looks::look_at_an_unknown_run_never_runs);
         case!(bad_requests::request_without_key_or_token_is_rejected);
         case!(bad_requests::malformed_key_or_token_is_rejected);
         case!(bad_requests::body_above_the_limit_is_rejected);
