@@ -24,6 +24,7 @@ macro_rules! cases {
     () => {
         case!(replays::first_run_executes_and_records_its_response);
         case!(replays::duplicate_receives_status_headers_and_binary_body);
+        case!(replays::response_without_a_body_is_replayed_with_its_headers);
         case!(replays::other_content_under_the_key_is_rejected);
         case!(replays::key_belongs_to_subject_and_action);
         case!(keys::bare_and_quoted_spellings_are_one_key);
@@ -51,6 +52,7 @@ macro_rules! cases {
         case!(failures::stated_effect_precedes_the_status);
         case!(timeouts::timed_out_run_is_unknown_and_keeps_its_key);
         case!(timeouts::timed_out_run_is_unknown_and_keeps_its_token);
+        case!(timeouts::timeout_of_a_call_is_unknown);
         case!(streams::streamed_response_is_sent_once_and_not_kept);
         case!(streams::broken_stream_never_runs_again);
         case!(disconnects::run_of_a_lost_client_is_recorded_and_replayed);
