@@ -66,7 +66,10 @@ macro_rules! cases {
         case!(lost_messages::lost_renewal_keeps_the_claim);
         case!(lost_messages::lost_completion_is_repeated);
         case!(lost_messages::lost_release_is_repeated);
+        case!(lost_messages::lost_call_under_a_token_is_repeated);
+        case!(lost_messages::lost_renewal_keeps_the_claim_of_a_token);
         case!(crashes::crash_at_most_once_leaves_an_unknown_outcome);
+        case!(crashes::crash_under_a_token_leaves_an_unknown_outcome);
         case!(crashes::crash_of_a_retryable_run_frees_the_key_after_its_lease);
         case!(network_faults::submissions_take_effect_once_despite_network_faults);
         case!(logs::log_has_no_key_token_pass_or_credential);
