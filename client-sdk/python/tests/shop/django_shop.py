@@ -70,7 +70,8 @@ def run(order: Order) -> HttpResponseBase:
         else:
             # Django has one line for each name, cookies aside.
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    response.headers.update(headers)
+    for name, value in headers.items():
+        response.headers[name] = value
     return response
 
 
