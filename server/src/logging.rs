@@ -116,12 +116,19 @@ fn sign<B>(answer: &mut HttpResponse<B>, id: &str, is_last: bool) {
     }
 }
 
+/// Maximum length of an id that a client sends.
+const LONGEST_ID: usize = 128;
+
 /// Returns the id that the client sent, if it is safe to log, or a new one.
 pub(crate) fn request_id(given: Option<&[u8]>) -> String {
     let given = given.and_then(|id| std::str::from_utf8(id).ok());
-    let is_plain =
-        |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_plain = |id: &&str| (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(is_safe_in_logs);
     given.filter(is_plain).map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
+
+/// Returns whether a byte is visible, and neither a quote nor a backslash, which may end or extend a field of a log line.
+fn is_safe_in_logs(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'`' | b'\\')
 }
 
 #[cfg(test)]
@@ -129,6 +136,22 @@ mod tests {
     use tracing::Level;
 
     use super::*;
+
+    #[test]
+    fn request_id_of_the_client_is_kept_if_it_is_safe_to_log() {
+        let longest = "a".repeat(128);
+        let aws = "Root=1-67891233-abcdef012345678912345678;Parent=53995c3f42cd8ad8;Sampled=1";
+        for id in ["trace-1", "trace_1", "Root=1-abc", aws, "a/b+c:d.e~f@g", longest.as_str(), "1"] {
+            assert_eq!(request_id(Some(id.as_bytes())), id);
+        }
+        let too_long = "a".repeat(129);
+        for id in ["", "a b", "a\"b", "a'b", "a`b", "a\\b", "a\tb", "a\nb", "a\x7fb", "caf\u{e9}", too_long.as_str()] {
+            let new = request_id(Some(id.as_bytes()));
+            assert!(new != id && uuid::Uuid::parse_str(&new).is_ok(), "{id:?}: {new}");
+        }
+        assert!(uuid::Uuid::parse_str(&request_id(Some(b"\xff"))).is_ok());
+        assert!(uuid::Uuid::parse_str(&request_id(None)).is_ok());
+    }
 
     #[test]
     fn level_applies_to_own_crates_and_others_log_warnings() {

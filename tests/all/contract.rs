@@ -6,7 +6,9 @@ mod concurrent;
 mod crashes;
 mod disconnects;
 mod failures;
+mod keys;
 mod logs;
+mod looks;
 mod lost_messages;
 mod naive_middleware;
 mod network_faults;
@@ -22,8 +24,13 @@ macro_rules! cases {
     () => {
         case!(replays::first_run_executes_and_records_its_response);
         case!(replays::duplicate_receives_status_headers_and_binary_body);
+        case!(replays::response_without_a_body_is_replayed_with_its_headers);
         case!(replays::other_content_under_the_key_is_rejected);
         case!(replays::key_belongs_to_subject_and_action);
+        case!(keys::bare_and_quoted_spellings_are_one_key);
+        case!(keys::malformed_spelling_of_a_key_is_rejected);
+        case!(looks::look_receives_the_stored_response_and_never_runs);
+        case!(looks::look_at_an_unknown_run_never_runs);
         case!(bad_requests::request_without_key_or_token_is_rejected);
         case!(bad_requests::malformed_key_or_token_is_rejected);
         case!(bad_requests::body_above_the_limit_is_rejected);
@@ -45,6 +52,7 @@ macro_rules! cases {
         case!(failures::stated_effect_precedes_the_status);
         case!(timeouts::timed_out_run_is_unknown_and_keeps_its_key);
         case!(timeouts::timed_out_run_is_unknown_and_keeps_its_token);
+        case!(timeouts::timeout_of_a_call_is_unknown);
         case!(streams::streamed_response_is_sent_once_and_not_kept);
         case!(streams::broken_stream_never_runs_again);
         case!(disconnects::run_of_a_lost_client_is_recorded_and_replayed);
@@ -58,7 +66,10 @@ macro_rules! cases {
         case!(lost_messages::lost_renewal_keeps_the_claim);
         case!(lost_messages::lost_completion_is_repeated);
         case!(lost_messages::lost_release_is_repeated);
+        case!(lost_messages::lost_call_under_a_token_is_repeated);
+        case!(lost_messages::lost_renewal_keeps_the_claim_of_a_token);
         case!(crashes::crash_at_most_once_leaves_an_unknown_outcome);
+        case!(crashes::crash_under_a_token_leaves_an_unknown_outcome);
         case!(crashes::crash_of_a_retryable_run_frees_the_key_after_its_lease);
         case!(network_faults::submissions_take_effect_once_despite_network_faults);
         case!(logs::log_has_no_key_token_pass_or_credential);

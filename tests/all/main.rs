@@ -136,11 +136,13 @@ mod patterns;
 mod proxy {
     mod bodies;
     mod cors;
+    mod counted_connections;
     mod description;
     mod faults;
     mod headers;
     mod identities;
     mod malformed_http;
+    mod malformed_responses;
     mod memory;
     mod operations;
     mod page;
@@ -153,6 +155,7 @@ mod proxy {
     mod submission;
     mod unknown_outcomes;
     mod upgrades;
+    mod upstream_timeouts;
 }
 
 /// Rejections in every format: what the client receives, and what the SDKs decide.

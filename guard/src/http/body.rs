@@ -8,7 +8,7 @@ use onceward_api::Code;
 
 use super::body_defect::BodyDefect;
 use super::observed_body::BodyTap;
-use super::request::{RequestHead, content_type};
+use super::request::{RequestHead, content_length, content_type};
 use crate::fingerprint::{Content, Fields, Fingerprint};
 use crate::language::Language;
 use crate::rejection::Rejection;
@@ -159,15 +159,13 @@ pub(super) fn broken_off<B: RequestBody>(error: &B::Error) -> Rejection {
 /// Creates the rejection of a body that is larger than the limit.
 pub(super) fn too_large(limit: usize) -> Rejection {
     Rejection::new(Code::BodyTooLarge)
-        .detail(format!("The body is larger than {limit} bytes, the limit for comparing requests on this route."))
-        .detail_in(Language::SIMPLIFIED_CHINESE, format!("请求体超过 {limit} 字节，这是该路由比对请求的上限。"))
+        .detail(format!("The body is larger than {limit} bytes, the limit of this route."))
+        .detail_in(Language::SIMPLIFIED_CHINESE, format!("请求体超过 {limit} 字节，这是该路由的上限。"))
 }
 
 /// Reads a small body to its end. A large, slow or broken one is not read, and its connection is closed.
 pub(crate) async fn drain<B: RequestBody>(request: &impl RequestHead, body: &mut B) {
-    let length =
-        request.header("content-length").next().and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
-    if length.is_some_and(|length: usize| length > DRAINED) {
+    if content_length(request).is_some_and(|length| length > DRAINED as u64) {
         return;
     }
     let _ = tokio::time::timeout(DRAIN_TIME, async {

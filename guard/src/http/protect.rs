@@ -669,6 +669,23 @@ impl<F: Framework, P> Protect<F, P> {
         self.rules.reader.limit = bytes;
         self
     }
+
+    /// Reads the body of every protected request to its end before the handler is called, and rejects one over the
+    /// [limit](Self::body_limit) with 413 `body_too_large`. The token or key stays valid, also if the client disconnects during the
+    /// upload. Without it, a plain token and an interval by name leave the body, or the rest of a form, to the handler.
+    ///
+    /// It is meant for proxies, whose upstream may act on the part of a body that it has received.
+    ///
+    /// ```
+    /// # use onceward::{actix::{Protect, SubjectFrom}, testing};
+    /// # let (guard, _clock) = testing::guard();
+    /// Protect::token(&guard, SubjectFrom::anonymous()).body_limit(1024 * 1024).whole_body();
+    /// ```
+    #[must_use]
+    pub fn whole_body(mut self) -> Self {
+        self.rules.reader.needs_whole_body = true;
+        self
+    }
 }
 
 impl<F: Framework, P> Clone for Protect<F, P> {

@@ -61,7 +61,7 @@ pub(super) fn render(problem: &Problem, message: Option<&str>, texts: &Texts) ->
 
 /// Adds the id of the request to the technical details. Returns `None` if the id is not plain text.
 pub(super) fn with_request_id(page: &str, label: &str, id: &str) -> Option<String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:;=/+@".contains(&byte);
     if !(1..=128).contains(&id.len()) || !id.bytes().all(is_plain) {
         return None;
     }
@@ -149,6 +149,8 @@ mod tests {
         let page = render(&Problem::new(Code::Internal), None);
         let with_id = with_request_id(&page, "Request", "8e03978e-40d5").unwrap();
         assert!(with_id.contains("<dt>Request</dt><dd><code>8e03978e-40d5</code></dd></dl></details>"), "{with_id}");
+        let aws = "Root=1-abc;Sampled=1";
+        assert!(with_request_id(&page, "Request", aws).unwrap().contains("<code>Root=1-abc;Sampled=1</code>"));
         for id in ["", "<b>", "a b", &"a".repeat(129)] {
             assert_eq!(with_request_id(&page, "Request", id), None, "{id}");
         }

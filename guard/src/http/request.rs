@@ -53,6 +53,11 @@ pub(super) fn content_type(request: &impl RequestHead) -> Option<&str> {
     request.header("content-type").next().and_then(visible)
 }
 
+/// Returns the length of the body, if the request states it.
+pub(super) fn content_length(request: &impl RequestHead) -> Option<u64> {
+    request.header("content-length").next().and_then(visible)?.parse().ok()
+}
+
 /// Returns a header value as text, if it is visible ASCII.
 pub(super) fn visible(value: &[u8]) -> Option<&str> {
     // Without an early exit, so that the compiler checks many bytes at once.
@@ -133,6 +138,8 @@ pub(crate) struct RequestReader<R> {
     pub(crate) fields: Fields,
     pub(crate) fingerprint_with: Option<FingerprintPart<R>>,
     pub(crate) skips_large: bool,
+    /// True if every body is read to its end before the handler is called.
+    pub(crate) needs_whole_body: bool,
     /// Maximum number of bytes that are read of a body.
     pub(crate) limit: usize,
 }
@@ -146,6 +153,7 @@ impl<R> Default for RequestReader<R> {
             fields: Fields::all(),
             fingerprint_with: None,
             skips_large: false,
+            needs_whole_body: false,
             limit: 256 * 1024,
         }
     }
@@ -185,13 +193,42 @@ impl<R: RequestHead> RequestReader<R> {
         subject: Subject<'static>,
     ) -> Result<Option<ParsedRequest>, Rejection> {
         let mut asked = ParsedRequest::new(self.action(request), subject, only_looks(request)?);
-        match policy {
+        let asked = match policy {
             Policy::Token(TokenRules { remember: None, .. }) => {
                 asked.token = self.find_token(request, body).await?;
-                Ok(Some(asked).filter(|asked| !self.lets_pass(asked)))
+                Some(asked).filter(|asked| !self.lets_pass(asked))
             }
             // Boxed separately, so that the future of a plain token stays small.
-            _ => Box::pin(self.read_content(request, body, policy, asked)).await,
+            _ => Box::pin(self.read_content(request, body, policy, asked)).await?,
+        };
+        match asked {
+            Some(asked) if self.needs_whole_body && !asked.only_looks => {
+                Box::pin(self.read_whole(request, body, asked)).await.map(Some)
+            }
+            asked => Ok(asked),
+        }
+    }
+
+    /// Reads the rest of the body.
+    async fn read_whole<B: RequestBody>(
+        &self,
+        request: &R,
+        body: &mut B,
+        asked: ParsedRequest,
+    ) -> Result<ParsedRequest, Rejection> {
+        self.check_length(request)?;
+        if !BufferedBody::read(body, self.limit).await?.is_whole() {
+            return Err(too_large(self.limit));
+        }
+        Ok(ParsedRequest { has_whole_body: true, ..asked })
+    }
+
+    /// Rejects a body that has to be read to its end, and is over the limit by its `Content-Length`.
+    fn check_length(&self, request: &R) -> Result<(), Rejection> {
+        let is_over = |length: u64| length > self.limit as u64;
+        match self.needs_whole_body && content_length(request).is_some_and(is_over) {
+            true => Err(too_large(self.limit)),
+            false => Ok(()),
         }
     }
 
@@ -236,6 +273,7 @@ impl<R: RequestHead> RequestReader<R> {
         if early.is_none() && !needs_body {
             return self.without_key(asked.only_looks);
         }
+        self.check_length(request)?;
         let body = BufferedBody::read(body, self.limit).await?;
         if !body.is_whole() && (needs_body || !(self.skips_large || asked.only_looks)) {
             return Err(too_large(self.limit));
@@ -254,6 +292,7 @@ impl<R: RequestHead> RequestReader<R> {
         body: &mut B,
         asked: ParsedRequest,
     ) -> Result<ParsedRequest, Rejection> {
+        self.check_length(request)?;
         let body = BufferedBody::read(body, self.limit).await?;
         if !body.is_whole() && !self.skips_large {
             return Err(too_large(self.limit));

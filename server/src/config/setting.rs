@@ -176,7 +176,7 @@ pub const SETTINGS: [Setting; 45] = [
         "upstream_connect_timeout",
         "DURATION",
         Some("2s"),
-        "Timeout for connecting to the upstream: name lookup, TCP and TLS",
+        "Timeout for connecting to the upstream: name lookup, TCP and TLS. At most nine tenths of `upstream_read_timeout` and of `upstream_timeout`",
     ),
     plain("upstream_read_timeout", "DURATION", Some("60s"), "Maximum time between two reads from the upstream"),
     plain(
@@ -239,7 +239,7 @@ pub const SETTINGS: [Setting; 45] = [
         "body_limit",
         "SIZE",
         Some("1MiB"),
-        "Maximum size of a request body that the proxy reads to find a token or to compare requests",
+        "Maximum size of the body of a request with a token, key or interval; the proxy reads it to its end before it forwards the request",
     ),
 ];
 

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName,
+    HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use onceward_api::header;
 
@@ -42,8 +42,12 @@ pub(super) struct Origin {
     pub(super) is_trusted: bool,
 }
 
-/// Removes the headers that belong to one connection, and those that `Connection` names.
+/// Removes the headers that belong to one connection, and those that `Connection` names. Beside a `Transfer-Encoding`, `Content-Length` is
+/// not the length of the body, and is removed too (RFC 9112, section 6.3).
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     if headers.contains_key(CONNECTION) {
         for name in connection_options(headers) {
             headers.remove(name);
@@ -69,6 +73,27 @@ fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     let is_common = |name: &str| ["close", "keep-alive"].iter().any(|common| name.eq_ignore_ascii_case(common));
     let names = names.filter(|name| !is_common(name));
     names.filter_map(|name| name.parse().ok()).filter(|name| !is_needed(name)).collect()
+}
+
+/// Reduces `Content-Length` to one line with one number. If its values differ, which hyper accepts of a message without a body, or are no
+/// numbers, it is removed: another recipient could take another value for the length.
+pub(super) fn unify_length(headers: &mut HeaderMap) {
+    let mut lines = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(first) = lines.next() else { return };
+    if lines.next().is_none() && is_number(first.as_bytes()) {
+        return;
+    }
+    let lines = headers.get_all(CONTENT_LENGTH).iter();
+    let mut lengths = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let first = lengths.next().filter(|first| is_number(first) && lengths.all(|other| other == *first));
+    match first.map(HeaderValue::from_bytes) {
+        Some(Ok(length)) => drop(headers.insert(CONTENT_LENGTH, length)),
+        Some(Err(_)) | None => drop(headers.remove(CONTENT_LENGTH)),
+    }
+}
+
+fn is_number(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
 }
 
 /// Returns the protocol that a message switches to, if `Connection` lists `upgrade`. A switch to another version of HTTP or to TLS is not
@@ -204,6 +229,37 @@ mod tests {
         ]);
         remove_hop_by_hop(&mut headers);
         assert_eq!(lines(&headers), ["accept: */*", "content-length: 3", "host: a"]);
+    }
+
+    #[test]
+    fn content_length_beside_a_transfer_encoding_is_removed() {
+        for coding in ["chunked", "gzip, chunked"] {
+            let mut headers = map(&[("content-length", "3"), ("transfer-encoding", coding), ("accept", "*/*")]);
+            remove_hop_by_hop(&mut headers);
+            assert_eq!(lines(&headers), ["accept: */*"]);
+        }
+    }
+
+    #[test]
+    fn content_length_becomes_one_number() {
+        for (sent, expected) in [
+            (&["3"][..], Some("3")),
+            (&["3", "3"], Some("3")),
+            (&["3, 3"], Some("3")),
+            (&["3 ,3", "3"], Some("3")),
+            (&["3", "4"], None),
+            (&["3, 4"], None),
+            (&["+3"], None),
+            (&["-3"], None),
+            (&["3,"], None),
+            (&[""], None),
+            (&[], None),
+        ] {
+            let mut headers = map(&sent.iter().map(|line| ("content-length", *line)).collect::<Vec<_>>());
+            unify_length(&mut headers);
+            let lines: Vec<_> = headers.get_all(CONTENT_LENGTH).iter().map(|line| line.to_str().unwrap()).collect();
+            assert_eq!(lines, expected.into_iter().collect::<Vec<_>>(), "{sent:?}");
+        }
     }
 
     #[test]

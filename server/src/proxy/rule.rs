@@ -116,7 +116,7 @@ pub(crate) fn guard_of_route(
     let Some(protect) = protect(&route.policy, &route.subject, profile, retention.as_ref(), guard)? else {
         return Ok(None);
     };
-    let protect = protect.body_limit(route.body_limit.unwrap_or(settings.body_limit));
+    let protect = protect.body_limit(route.body_limit.unwrap_or(settings.body_limit)).whole_body();
     let protect = protect.rejections(format(route.rejections.unwrap_or(settings.rejections), profile, settings));
     Ok(Some(judged(protect, route.effects.clone())))
 }
@@ -141,7 +141,8 @@ impl DefaultGuards {
         let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
         let token = if settings.require == Require::Nothing { token.optional() } else { token };
         let format = format(settings.rejections, settings.profile, settings);
-        let limited = |protect: Protect| protect.body_limit(settings.body_limit).rejections(format.clone());
+        let limited =
+            |protect: Protect| protect.body_limit(settings.body_limit).whole_body().rejections(format.clone());
         Self { key: limited(key.into_any()), token: limited(token.into_any()) }
     }
 }

@@ -19,7 +19,7 @@ pub struct ProxySettings {
     pub upstream_ca: Option<PathBuf>,
     /// The `Host` that the upstream receives.
     pub upstream_host: UpstreamHost,
-    /// Timeout for connecting to the upstream: name lookup, TCP and TLS.
+    /// Timeout for connecting to the upstream: name lookup, TCP and TLS. At most nine tenths of the two timeouts below.
     pub upstream_connect_timeout: Duration,
     /// Maximum time between two reads from the upstream.
     pub upstream_read_timeout: Duration,
@@ -45,7 +45,7 @@ pub struct ProxySettings {
     pub well_known: bool,
     /// True if HTML pages receive the script.
     pub inject: bool,
-    /// Maximum number of bytes of a request body that the proxy reads to find a token or to compare requests.
+    /// Maximum number of bytes of a protected request body, which the proxy reads to its end before it forwards the request.
     pub body_limit: usize,
     /// The routes, in the order of the file.
     pub routes: Vec<ProxyRoute>,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
@@ -147,6 +147,10 @@ impl UpstreamState {
             Some(progress) => any(WatchedBody::new(body, Arc::clone(progress))),
             None => whole(Bytes::new()),
         };
+        // Without it, hyper sends a GET or HEAD without a body whose length is unknown.
+        if has_body && body.size_hint().exact().is_none() && !parts.headers.contains_key(CONTENT_LENGTH) {
+            parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         let mut request = Request::from_parts(parts, body);
         if expects && has_body {
             expect::hold_body(&mut request);
@@ -233,6 +237,7 @@ impl UpstreamState {
             return tunnel::open(response, terms.upgrade).ok_or(UpstreamError::Failed("an unexpected 101".into()));
         }
         forward::remove_hop_by_hop(response.headers_mut());
+        forward::unify_length(response.headers_mut());
         // The version of one connection: an upstream of HTTP/1.0 does not end the connection of the client.
         *response.version_mut() = Version::HTTP_11;
         let is_stream = is_stream(response.headers());

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use http_body::Frame;
 use onceward::store::Memory;
 use onceward::tower::{Entered, GuardedBody, Protect, RequireProtection, SubjectFrom};
-use onceward::{Guard, KeyRules, Mode};
+use onceward::{Binding, Guard, KeyRules, Mode};
 use onceward_tests::polling::until;
 use tokio::sync::Notify;
 use tower::{BoxError, Layer as _, Service, ServiceBuilder, ServiceExt as _, service_fn};
@@ -259,4 +259,39 @@ async fn streamed_response_and_its_trailers_reach_the_client() {
     assert_eq!((&data[..], &trailers.unwrap()["x-checksum"]), (&b"one two"[..], &"7".parse().unwrap()));
     let again = service.oneshot(request("k", "")).await.unwrap();
     assert_eq!((again.status().as_u16(), outcome(&again)), (409, "reply_not_kept"));
+}
+
+/// A body of two parts, of which the second never arrives, or breaks off.
+fn half_of_a_body(end: Option<std::io::Error>) -> Body {
+    use futures_util::stream::{self, StreamExt as _};
+    let first = stream::iter([Ok::<_, std::io::Error>("half of")]);
+    match end {
+        Some(error) => Body::from_stream(first.chain(stream::iter([Err(error)]))),
+        None => Body::from_stream(first.chain(stream::pending())),
+    }
+}
+
+#[tokio::test]
+async fn whole_body_is_read_before_a_plain_token_is_used() {
+    let guard = Guard::new(Memory::new());
+    let token = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();
+    let post = |body: Body| Request::post("/it").header("onceward-token", token.as_str()).body(body).unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let inner = service_fn(move |request: Request<GuardedBody<Body>>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async move { Ok::<_, Infallible>(Response::new(format!("{:?}", request.body().size_hint().exact()))) }
+    });
+    let protect = Protect::token(&guard, SubjectFrom::anonymous()).body_limit(10).whole_body();
+    let service = protect.layer(inner);
+    let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    for (body, status) in [(Body::from("x".repeat(11)), 413), (half_of_a_body(Some(broken)), 400)] {
+        assert_eq!(service.clone().oneshot(post(body)).await.unwrap().status(), status);
+    }
+    let stated = Request::post("/it").header("onceward-token", token.as_str()).header("content-length", 11);
+    let response = service.clone().oneshot(stated.body(half_of_a_body(None)).unwrap()).await.unwrap();
+    assert_eq!(response.status(), 413, "by its length, without reading it");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    let response = service.oneshot(post(Body::from("x".repeat(10)))).await.unwrap();
+    assert_eq!((response.status(), outcome(&response)), (StatusCode::OK, "executed"), "the token is still valid");
 }

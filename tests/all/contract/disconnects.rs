@@ -23,7 +23,7 @@ pub(super) async fn run_of_a_lost_client_is_recorded_and_replayed(stack: Stack) 
         until("the response is replayed", LONG, || async {
             let answer = send(submit()).await;
             let said = answer.said();
-            assert!(["409 in_progress", "201 replayed"].contains(&said.as_str()), "{moment}: {answer:?}");
+            assert!(["409 in_progress", "201 replayed"].contains(&said.as_str()), "{moment}: {said}: {answer:?}");
             said == "201 replayed"
         })
         .await;

@@ -1,7 +1,7 @@
 //! The first run of a submission, and what its duplicates receive.
 
-use onceward_api::header::IDEMPOTENT_REPLAYED;
-use onceward_tests::client::{Answer, send};
+use onceward_api::header::{IDEMPOTENT_REPLAYED, TOKEN};
+use onceward_tests::client::{Answer, send, token};
 use onceward_tests::contract::contract_handler::RUN;
 use onceward_tests::contract::stack::Stack;
 use onceward_tests::contract::stage::Stage;
@@ -47,6 +47,27 @@ pub(super) async fn duplicate_receives_status_headers_and_binary_body(stack: Sta
             assert_eq!(second.body, first.body);
             for kept in ["location", "content-type", "link"] {
                 assert_eq!(values(&second, kept), values(&first, kept), "{kept}");
+            }
+            assert!(!second.headers.contains_key("set-cookie"), "a cookie belongs to the first client: {second:?}");
+        }
+    }
+    assert_eq!(stage.ledger.count("order"), 3);
+}
+
+/// The response to a completed request has headers, and no body.
+pub(super) async fn response_without_a_body_is_replayed_with_its_headers(stack: Stack) {
+    let stage = Stage::of(stack).shops(2).open().await;
+    let token = token(&stage.shop().url).await;
+    for (path, name, value) in [("/orders", KEY, "k"), ("/retryable", KEY, "k"), ("/forms", TOKEN, &token)] {
+        let request = |shop: usize| stage.shops[shop].post(path).header(name, value).header(STATUS, 204);
+        let first = send(request(0)).await;
+        assert_eq!((first.said().as_str(), first.body.len()), ("204 executed", 0), "{path}: {first:?}");
+        for shop in [0, 1] {
+            let second = send(request(shop)).await;
+            assert_eq!((second.said().as_str(), second.body.len()), ("204 replayed", 0), "{path}: {second:?}");
+            assert_eq!(second.headers[IDEMPOTENT_REPLAYED], "true");
+            for kept in ["location", "link"] {
+                assert_eq!(values(&second, kept), values(&first, kept), "{path}: {kept}");
             }
             assert!(!second.headers.contains_key("set-cookie"), "a cookie belongs to the first client: {second:?}");
         }

@@ -1,7 +1,6 @@
 //! Headers of forwarded requests and responses, `Expect`, `HEAD`, keep-alive and the access log.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use onceward_api::header;
 use onceward_tests::client::{http, send};
@@ -12,10 +11,11 @@ use onceward_tests::raw_http;
 use onceward_tests::service::OncewardServer;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::submission::{LONG, keyed, order, token, tokened};
+use super::counted_connections::count_connections;
+use super::submission::{LONG, SettingsFile, keyed, order, token, tokened};
 
 /// The headers that the upstream received, each as `name: value`.
 async fn received(proxy: &OncewardServer, headers: &[(&str, &str)]) -> Vec<String> {
@@ -157,14 +157,43 @@ async fn http_1_0_request_without_host_receives_that_of_the_upstream() {
 async fn request_id_is_passed_on_and_returned() {
     let shop = LegacyShop::start();
     let proxy = shop.proxy(&[]);
-    let own = raw_http::request("GET", &proxy.url, "/headers", &[("x-request-id", "trace-1")], "").await;
-    assert_eq!(own.headers[header::REQUEST_ID], "trace-1");
-    assert!(String::from_utf8_lossy(&own.body).contains("\"x-request-id\", \"trace-1\""), "{own:?}");
-    let new = raw_http::request("GET", &proxy.url, "/headers", &[], "").await;
-    let id = new.headers[header::REQUEST_ID].to_str().unwrap();
-    assert!(id.len() > 8 && String::from_utf8_lossy(&new.body).contains(id), "{new:?}");
-    let is_logged = || std::future::ready(proxy.log().iter().any(|line| line.contains("trace-1")));
-    until("the id is in the log", LONG, is_logged).await;
+    let longest = "a".repeat(128);
+    for id in ["trace-1", "trace_1", "Root=1-67891233-abcdef012345678912345678;Sampled=1", longest.as_str()] {
+        let own = raw_http::request("GET", &proxy.url, "/headers", &[("x-request-id", id)], "").await;
+        assert_eq!(own.headers[header::REQUEST_ID], id);
+        assert!(String::from_utf8_lossy(&own.body).contains(&format!("\"x-request-id\", \"{id}\"")), "{own:?}");
+        let is_logged = || std::future::ready(proxy.log().iter().any(|line| line.contains(id)));
+        until("the id is in the log", LONG, is_logged).await;
+    }
+    let too_long = "a".repeat(129);
+    for replaced in ["", "a b", "a\"b", "a\\b", too_long.as_str()] {
+        let new = raw_http::request("GET", &proxy.url, "/headers", &[("x-request-id", replaced)], "").await;
+        let id = new.headers[header::REQUEST_ID].to_str().unwrap();
+        assert!(id != replaced && id.len() == 36, "{new:?}");
+        assert!(String::from_utf8_lossy(&new.body).contains(id), "{new:?}");
+    }
+}
+
+/// A retry may accept other encodings than the first request, and receives its response.
+#[tokio::test]
+async fn protected_request_asks_for_an_unencoded_response() {
+    let shop = LegacyShop::start();
+    let file = SettingsFile::new("[[proxy.route]]\npath = \"/plain\"\npolicy = \"token\"\n");
+    let upstream = FaultyHttpProxy::to(&shop.url, smooth).await;
+    let proxy = proxy_to(&upstream.url, &["--config", file.path()]);
+    let tokens = [token(&proxy).await, token(&proxy).await];
+    for (request, expected) in [
+        (keyed(&proxy, "/orders", "k"), "identity"),
+        (tokened(&proxy, "/orders", &tokens[0]), "identity"),
+        (tokened(&proxy, "/plain", &tokens[1]), "identity"),
+        (order(&proxy, "/orders", "tea"), "gzip, br"),
+        (http().get(format!("{}/headers", proxy.url)), "gzip, br"),
+    ] {
+        let answer = send(request.header("accept-encoding", "gzip, br")).await;
+        assert!(answer.status < 300, "{answer:?}");
+        let seen = upstream.seen().pop().unwrap();
+        assert_eq!(seen.header("accept-encoding"), expected, "{seen:?}");
+    }
 }
 
 /// Reads from a connection until this text has arrived.
@@ -268,21 +297,6 @@ async fn access_log_contains_no_secret() {
     let line = &proxy.lines("answered")[1];
     assert_eq!((line["path"].as_str(), line["status"].as_u64()), (Some("/orders"), Some(201)), "{line}");
     assert_eq!((line["method"].as_str(), line["outcome"].as_str()), (Some("POST"), Some("executed")), "{line}");
-}
-
-/// A TCP proxy that counts connections.
-async fn count_connections(upstream: &str) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let (url, count) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
-    let (counted, upstream) = (Arc::clone(&count), upstream.trim_start_matches("http://").to_owned());
-    tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            counted.fetch_add(1, Ordering::SeqCst);
-            let mut server = TcpStream::connect(&upstream).await.unwrap();
-            tokio::spawn(async move { tokio::io::copy_bidirectional(&mut client, &mut server).await });
-        }
-    });
-    (url, count)
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use onceward_tests::client::{http, send};
 use onceward_tests::legacy_shop::LegacyShop;
+use onceward_tests::raw_http;
 use onceward_tests::service::OncewardServer;
 use reqwest::RequestBuilder;
 
@@ -113,6 +114,25 @@ async fn header_subject_of_an_untrusted_client_is_rejected() {
         assert_eq!(with(&keyed(&proxy, "/api/orders", "k"), headers).await.0, "401 unauthorized");
     }
     assert_eq!(shop.orders().len(), 0);
+}
+
+/// An application behind a gateway believes this header, whatever the path.
+#[tokio::test]
+async fn subject_header_reaches_the_application_from_a_trusted_proxy_only() {
+    let shop = LegacyShop::start();
+    for (settings, expected) in [("trusted_proxies = \"192.0.2.1\"\n", vec![]), (TRUSTED, vec!["x-user: alice"])] {
+        let proxy = with_subject(&shop, settings, "{ header = \"X-User\" }");
+        for method in ["GET", "POST"] {
+            let path = if method == "GET" { "/headers" } else { "/sink" };
+            let sent = [("x-user", "alice"), ("x_user", "bob")];
+            let answer = raw_http::request(method, &proxy.url, path, &sent, "").await;
+            let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+            let lines = body["headers"].as_array().unwrap().iter();
+            let lines = lines.map(|pair| format!("{}: {}", pair[0].as_str().unwrap(), pair[1].as_str().unwrap()));
+            let users: Vec<_> = lines.filter(|line| line.replace('_', "-").starts_with("x-user")).collect();
+            assert_eq!(users, expected, "{method}: {settings}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -317,7 +317,17 @@ async fn every_spelling_of_a_path_gets_its_rule() {
     let shop = LegacyShop::start();
     let proxy = shop.proxy(&["--config", file.path()]);
     let json = [("content-type", "application/json")];
-    for path in ["/orders", "//orders", "/%6frders", "/a/../orders", "/./orders", "/a/%2e%2e/orders", "/%6Frders?x=1"] {
+    for path in [
+        "/orders",
+        "//orders",
+        "/%6frders",
+        "/a/../orders",
+        "/./orders",
+        "/a/%2e%2e/orders",
+        "/%6Frders?x=1",
+        "/orders;a",
+        "/x/..;/orders",
+    ] {
         let answer = raw_http::post(&proxy.url, path, &json, "{}").await;
         assert_eq!(answer.said(), "400 token_missing", "{path}");
         let explained = parsed(&run(&["proxy", "explain", "--json", "--config", file.path(), "POST", path]));
@@ -334,8 +344,68 @@ async fn every_spelling_of_a_path_gets_its_rule() {
     }
 }
 
+/// A servlet container reads `/hooks/..;/orders` as `/orders`.
+#[tokio::test]
+async fn route_that_lets_requests_pass_hides_no_route_that_protects() {
+    let routes = [route("/hooks/*", "policy = \"none\""), route("/orders", "policy = \"token\"")].concat();
+    let file = SettingsFile::new(&routes);
+    let shop = LegacyShop::start();
+    let proxy = shop.proxy(&["--config", file.path(), "--require", "key"]);
+    for (path, said) in [
+        ("/hooks/a", "201 "),
+        ("/hooks/a;b", "201 "),
+        ("/hooks/..;/orders", "400 token_missing"),
+        ("/hooks/..%2Forders", "400 token_missing"),
+        ("/hooks/..;/carts", "400 key_missing"),
+    ] {
+        let answer = raw_http::post(&proxy.url, path, &[("content-type", "application/json")], "{}").await;
+        assert_eq!(answer.said(), said, "{path}: {answer:?}");
+    }
+    assert_eq!(shop.orders().len(), 2);
+    let explained = parsed(&run(&["proxy", "explain", "--json", "--config", file.path(), "POST", "/hooks/..;/orders"]));
+    assert_eq!(explained["route"]["path"], "/orders", "{explained}");
+    let reason = explained["skipped"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("may read the path as another one"), "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn duplicate_of_a_token_waits_as_long_as_its_route_says() {
+    /// Time that the first request takes, longer than the wait of the second route.
+    const SLOW: Duration = Duration::from_millis(1500);
+    let rest = |wait: &str| format!("policy = \"token\"\nremember = true\n{wait}");
+    let (shop, proxy) = start(
+        &[
+            route("/at-once", &rest("wait = \"0s\"")),
+            route("/shortly", &rest("wait = \"300ms\"")),
+            route("/default", &rest("")),
+        ]
+        .concat(),
+    );
+    for (number, (path, least, said)) in [
+        ("/at-once", Duration::ZERO, "409 in_progress"),
+        ("/shortly", Duration::from_millis(300), "409 in_progress"),
+        ("/default", Duration::ZERO, "201 replayed"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let token = token(&proxy).await;
+        let request = tokened(&proxy, &format!("{path}?slow={}", SLOW.as_secs_f64()), &token);
+        let first = tokio::spawn(send(request.try_clone().unwrap()));
+        until("it runs", LONG, || std::future::ready(shop.orders().len() == number + 1)).await;
+        let begun = tokio::time::Instant::now();
+        let duplicate = send(request.try_clone().unwrap()).await;
+        let took = begun.elapsed();
+        assert_eq!(duplicate.said(), said, "{path} after {took:?}: {duplicate:?}");
+        assert!(took >= least, "{path}: {took:?}");
+        assert_eq!(first.await.unwrap().said(), "201 executed", "{path}");
+        assert_eq!(send(request).await.said(), "201 replayed", "{path}");
+    }
+    assert_eq!(shop.orders().len(), 3);
+}
+
 /// Spellings of one path. An application may resolve each of them to the first.
-const SPELLINGS: [&str; 9] = [
+const SPELLINGS: [&str; 13] = [
     "/orders/7/pay",
     "//orders/7/pay",
     "/orders//7///pay",
@@ -345,6 +415,10 @@ const SPELLINGS: [&str; 9] = [
     "/%6frders/7/p%61y",
     "/orders%2F7/pay",
     "/orders%2f7%2Fpay",
+    "/orders;a/7;b=1/pay;c",
+    "/a/..;/orders/7/pay",
+    "/orders%2F7;x/pay",
+    "/orders;x%2F7/pay",
 ];
 
 /// Spellings share the claim of a key or interval too: otherwise each would run once. Each spelling is the first one once.

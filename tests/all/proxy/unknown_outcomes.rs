@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use onceward_tests::client::send;
-use onceward_tests::command_output::parsed;
+use onceward_api::{Code, header};
+use onceward_tests::client::{http, send};
+use onceward_tests::command_output::{parsed, said};
 use onceward_tests::faulty_http_proxy::{FaultyHttpProxy, HttpFault, first};
 use onceward_tests::legacy_shop::{LegacyShop, proxy_to};
+use onceward_tests::polling::until;
 use onceward_tests::redis_server::RedisServer;
-use onceward_tests::service::run;
+use onceward_tests::service::{run, run_with};
 use onceward_tests::tls_redis::Authority;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::submission::{form, keyed, order, token, tokened};
+use super::submission::{LONG, form, keyed, order, token, tokened};
 
 #[tokio::test]
 async fn server_error_releases_the_token() {
@@ -126,7 +130,7 @@ async fn unreachable_upstream_applies_nothing_and_releases_the_claim() {
         for request in [tokened(&proxy, "/orders", &token), keyed(&proxy, "/orders", "k")] {
             let answer = send(request).await;
             assert_eq!(answer.said(), "502 not_applied", "{answer:?}");
-            assert_eq!(answer.problem().code, onceward_api::Code::UpstreamUnavailable);
+            assert_eq!(answer.problem().code, Code::UpstreamUnavailable);
         }
     }
     shop.restart();
@@ -167,20 +171,19 @@ impl SilentProxy {
     }
 }
 
-/// The application has received nothing before the TLS handshake is complete.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn upstream_without_a_tls_handshake_applies_nothing() {
+/// The application has received nothing before the TLS handshake is complete, whichever timeout is the shortest.
+async fn assert_unfinished_handshake_applies_nothing(limit: [&str; 2]) {
     let authority = Authority::new();
     let shop = LegacyShop::start_with_tls(&authority);
     let upstream = SilentProxy::to(&shop.url).await;
     let ca = authority.certificate();
-    let proxy = proxy_to(&upstream.url, &["--upstream-ca", ca.to_str().unwrap(), "--upstream-connect-timeout", "1s"]);
+    let proxy = proxy_to(&upstream.url, &[&["--upstream-ca", ca.to_str().unwrap()], &limit[..]].concat());
     let token = token(&proxy).await;
     for request in [tokened(&proxy, "/orders", &token), keyed(&proxy, "/orders", "k")] {
         let before = upstream.accepted.load(Ordering::SeqCst);
         let answer = send(request).await;
-        assert_eq!(answer.said(), "502 not_applied", "{answer:?}");
-        assert_eq!(answer.problem().code, onceward_api::Code::UpstreamUnavailable);
+        assert_eq!(answer.said(), "502 not_applied", "{limit:?}: {answer:?}");
+        assert_eq!(answer.problem().code, Code::UpstreamUnavailable);
         assert!(upstream.accepted.load(Ordering::SeqCst) > before, "a connection was accepted");
     }
     upstream.is_open.store(true, Ordering::SeqCst);
@@ -188,5 +191,116 @@ async fn upstream_without_a_tls_handshake_applies_nothing() {
     {
         let answer = send(request).await;
         assert_eq!((answer.said().as_str(), shop.orders().len()), ("201 executed", count + 1), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upstream_without_a_tls_handshake_applies_nothing() {
+    assert_unfinished_handshake_applies_nothing(["--upstream-connect-timeout", "1s"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handshake_longer_than_the_read_timeout_applies_nothing() {
+    assert_unfinished_handshake_applies_nothing(["--upstream-read-timeout", "1s"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handshake_longer_than_the_total_timeout_applies_nothing() {
+    assert_unfinished_handshake_applies_nothing(["--upstream-timeout", "1s"]).await;
+}
+
+/// Without a certain outcome, a client must not send the same request again by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upstream_rejections_state_the_advice_for_retries() {
+    let mut shop = LegacyShop::start();
+    let proxy = shop.proxy(&["--upstream-read-timeout", "1s"]);
+    let cases =
+        [("fail=reset", Code::UpstreamFailed), ("fail=silent", Code::UpstreamTimeout), ("", Code::UpstreamUnavailable)];
+    for (number, (query, code)) in cases.into_iter().enumerate() {
+        if code == Code::UpstreamUnavailable {
+            shop.kill();
+        }
+        let target = format!("/orders?{query}");
+        for request in [keyed(&proxy, &target, &format!("k{number}")), order(&proxy, &target, "tea")] {
+            let answer = send(request).await;
+            assert_eq!(answer.problem().code, code, "{answer:?}");
+            assert_eq!(answer.headers[header::RETRY], code.retry().as_str(), "{answer:?}");
+        }
+    }
+}
+
+/// A log of the proxy, as `onceward audit` reads it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn audit_lists_an_unknown_outcome_of_the_proxy_and_how_to_settle_it() {
+    let (shop, redis) = (LegacyShop::start(), RedisServer::start());
+    let upstream = FaultyHttpProxy::to(&shop.url, first([HttpFault::After(504)])).await;
+    let proxy = proxy_to(&upstream.url, &["--store", &redis.url(), "--store-timeout", "5s"]);
+    assert_eq!(send(keyed(&proxy, "/orders", "k")).await.said(), "504 unknown");
+    assert_eq!(send(keyed(&proxy, "/orders", "other")).await.said(), "201 executed");
+    let is_logged = || std::future::ready(proxy.log().iter().any(|line| line.contains("\"completed\"")));
+    until("the second run is logged", LONG, is_logged).await;
+    let log = proxy.log().join("\n") + "\n";
+    let audit = |more: &[&str]| run_with(&[&["audit", "--wait", "--store", &redis.url()], more].concat(), &log);
+    let listed = parsed(&audit(&["--json"]));
+    let claims = listed["claims"].as_array().unwrap();
+    assert_eq!(claims.len(), 1, "{listed:#}");
+    assert_eq!((&claims[0]["fate"], &claims[0]["action"]), (&json!("unknown"), &json!("POST /orders")), "{listed:#}");
+    let (code, text) = said(&audit(&[]));
+    assert!(code == 1 && text.contains("then: onceward key settle"), "{text}");
+    let command = text.split("then: onceward ").nth(1).unwrap().split(" (or --not-applied)").next().unwrap();
+    let command: Vec<_> = command.split(' ').chain(["--status", "202", "--store"]).collect();
+    let (code, settled) = said(&run(&[&command[..], &[&redis.url()]].concat()));
+    assert_eq!(code, 0, "the printed command works: {settled}");
+    assert_eq!(send(keyed(&proxy, "/orders", "k")).await.said(), "202 replayed");
+    assert_eq!((audit(&[]).status.code(), shop.orders().len()), (Some(0), 2));
+}
+
+/// An upstream that keeps its connections open, and closes each when it receives a second request on it.
+async fn closing_upstream() -> (String, Arc<AtomicUsize>) {
+    const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let (url, posts) = (format!("http://{}", listener.local_addr().unwrap()), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&posts);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let counted = Arc::clone(&counted);
+            tokio::spawn(async move {
+                for is_last in [false, true] {
+                    let head = read_head(&mut stream).await?;
+                    counted.fetch_add(usize::from(head.starts_with("POST")), Ordering::SeqCst);
+                    if !is_last {
+                        stream.write_all(RESPONSE).await.ok()?;
+                    }
+                }
+                Some(())
+            });
+        }
+    });
+    (url, posts)
+}
+
+/// Reads the head of a request without a body.
+async fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let mut read = Vec::new();
+    while !read.ends_with(b"\r\n\r\n") {
+        read.push(stream.read_u8().await.ok()?);
+    }
+    Some(String::from_utf8_lossy(&read).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn submission_on_a_pooled_connection_that_closes_is_never_sent_again() {
+    let (url, posts) = closing_upstream().await;
+    let proxy = proxy_to(&url, &["--upstream-keep-alive", "30s"]);
+    // One connection of the client, so that one worker uses its pool for both requests.
+    let client = http();
+    for (number, key) in [None, Some("k")].into_iter().enumerate() {
+        let pooled = send(client.get(&proxy.url)).await;
+        assert_eq!((pooled.status, posts.load(Ordering::SeqCst)), (200, number));
+        let request = client.post(&proxy.url);
+        let request = key.into_iter().fold(request, |request, key| request.header(header::IDEMPOTENCY_KEY, key));
+        let said = if key.is_none() { "502 unprotected" } else { "502 unknown" };
+        let answer = send(request).await;
+        assert_eq!((answer.said().as_str(), posts.load(Ordering::SeqCst)), (said, number + 1), "{answer:?}");
     }
 }

@@ -39,13 +39,14 @@ async fn run(kind: &str) -> Ended {
     writeln!(out, "http://{}", listener.local_addr()?)?;
     out.flush()?;
     if let Some((_, flaw)) = NaiveFlaw::ALL.into_iter().find(|(name, _)| *name == kind) {
-        let layer = NaiveLayer::open(flaw, &store)?;
+        let layer = NaiveLayer::open(flaw, &store, millis("LEASE")?)?;
         let app = move || {
             let (layer, ledger) = (layer.clone(), ledger.clone());
             let pass = from_fn(move |request, next| layer.clone().pass(request, next));
             App::new().wrap(pass).configure(move |config| mount(config, &open_routes::<Actix>(), &ledger))
         };
-        return Ok(HttpServer::new(app).workers(2).listen(listener)?.run().await?);
+        // Without half-closed connections, actix-web drops the handler of a client that has closed its connection.
+        return Ok(HttpServer::new(app).workers(2).h1_allow_half_closed(false).listen(listener)?.run().await?);
     }
     let guard = Guard::builder(Redis::open(&store)?.timeout(Duration::from_secs(1))).build();
     let settings = ShopSettings {

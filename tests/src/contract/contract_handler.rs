@@ -43,6 +43,7 @@ pub async fn order(call: Call) -> Reply {
     match call.header(RAISE) {
         Some("after") => return failure(),
         Some("unknown") => return failure().effect(Effect::Unknown),
+        Some("timeout") => return Reply::new(504).body("a call has timed out"),
         _ => {}
     }
     tokio::time::sleep(Duration::from_millis(call.number(THEN).unwrap_or(0))).await;
@@ -67,6 +68,7 @@ fn receipt(call: &Call) -> Reply {
         .header(RUN, &run);
     let reply = match call.number(STREAM) {
         Some(chunks) => reply.streamed(chunks_of(chunks, call.header(FAIL_STREAM).is_some())),
+        None if status == 204 => reply,
         None => reply.body(body_of(&run, call.number(SIZE).unwrap_or(0))),
     };
     match call.header(EFFECT) {

@@ -57,8 +57,18 @@ impl Network {
         }
     }
 
-    /// Loses a part of the next call of this kind. Later ones pass.
+    /// Loses a part of the next call of this kind under a key. Later ones pass.
     pub fn lose(&self, step: Step, lost: Lost) {
+        self.lose_next(step, lost, word_of);
+    }
+
+    /// Like [`lose`](Self::lose), under a token. Without a service, the next change of any issued token is lost.
+    pub fn lose_under_token(&self, step: Step, lost: Lost) {
+        // The library inserts the record of a token when it issues it. Each step compares that record, and changes it.
+        self.lose_next(step, lost, |_, commands| commands.swap_word());
+    }
+
+    fn lose_next(&self, step: Step, lost: Lost, word_of: fn(Step, CompareCommands) -> &'static str) {
         match self {
             Self::Http(proxy, struck) => {
                 let (is_armed, struck) = (AtomicBool::new(true), Arc::clone(struck));

@@ -34,4 +34,10 @@ app.post("/open", handler(false));
 app.post("/token", async (_, response) => response.status(201).json(await onceward.issue()));
 app.get("/orders", (_, response) => response.type("text/plain").send(orders()));
 
+// Express shows the errors of handlers to no middleware before them, so that the status says what is unknown.
+app.use((error, _, response, next) => {
+  if (error.name === "TimeoutError" && !response.headersSent) response.status(504).send("a call has timed out");
+  else next(error);
+});
+
 const server = app.listen(port, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));

@@ -33,7 +33,7 @@ function append(line) {
 
 /**
  * Runs one order. `header` returns a header of the request; `statesEffect` is false on a route without protection. Returns the status,
- * headers and body of the response; the body is bytes, or the chunks of a stream.
+ * headers and body of the response; the body is bytes, or the chunks of a stream. A 204 has no body.
  */
 export async function order(header, statesEffect) {
   const raise = header("x-raise");
@@ -46,6 +46,7 @@ export async function order(header, statesEffect) {
   append(header("x-order") ?? "order");
   if (raise === "after") throw new Error("after the effect");
   if (raise === "unknown") throw new Unknown("the order may have been placed");
+  if (raise === "timeout") throw new DOMException("the response of a call is lost", "TimeoutError");
   if (header("x-then")) await sleep(Number(header("x-then")));
   if (header("x-effect") && statesEffect) stateEffect(header("x-effect").replace("-", "_"));
   return answer(header);
@@ -66,7 +67,7 @@ function answer(header) {
     link: ['</orders>; rel="collection"', `</orders/${run}>; rel="self"`],
     "set-cookie": [`run=${run}`, "visited=yes"],
   };
-  return { status, headers, body };
+  return { status, headers, body: status === 204 ? undefined : body };
 }
 
 async function* stream(count, fails) {

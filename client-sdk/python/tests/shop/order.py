@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import httpx
+
 from onceward import Effect, NotApplied, Unknown, state_effect
 
 
@@ -57,6 +59,8 @@ class Order:
             raise RuntimeError("after the effect")
         if raises == "unknown":
             raise Unknown
+        if raises == "timeout":
+            raise httpx.ReadTimeout("the response of a call is lost")
         return int(self.headers.get("x-then", 0)) / 1000
 
     def state(self) -> None:
@@ -91,7 +95,9 @@ class Order:
 
     @property
     def body(self) -> bytes:
-        """The body of a response that is not streamed."""
+        """The body of a response that is not streamed. A 204 has none."""
+        if self.status == 204:
+            return b""
         return bytes(range(256)) + self.run.encode() + b"." * int(self.headers.get("x-size", 0))
 
     @property

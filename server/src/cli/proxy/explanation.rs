@@ -9,7 +9,7 @@ use super::effects::effects;
 use super::rules::{Rule, rules};
 use crate::config::proxy_table::WrittenRoute;
 use crate::proxy::own_routes::OwnRoutes;
-use crate::proxy::route::{ProxyRoute, is_safe};
+use crate::proxy::route::{ProxyRoute, RoutePolicy, is_safe};
 use crate::proxy::route_table::{RouteMatch, RouteTable};
 use crate::proxy::settings::{ProxySettings, Require};
 
@@ -42,6 +42,7 @@ struct RouteRules {
     parameters: Vec<(String, String)>,
     rules: Vec<Rule>,
     effects: Vec<(&'static str, String)>,
+    warning: Option<&'static str>,
 }
 
 impl Explanation {
@@ -56,8 +57,10 @@ impl Explanation {
         let table = RouteTable::new(settings.routes.clone());
         let found = table.find(method, path);
         let earlier = &table.routes[..found.as_ref().map_or(table.routes.len(), |found| found.index)];
-        let skipped =
-            earlier.iter().enumerate().map(|(at, route)| (at + 1, route.path.as_str().to_owned(), reason(route, path)));
+        let skipped = earlier
+            .iter()
+            .enumerate()
+            .map(|(at, route)| (at + 1, route.path.as_str().to_owned(), reason(route, method, path)));
         let skipped = skipped.collect();
         let rule = match &found {
             Some(found) => RequestRule::Route(Box::new(RouteRules::of(found, settings, &written[found.index]))),
@@ -133,6 +136,7 @@ impl RouteRules {
             parameters: parameters.collect(),
             rules: rules(&written.fields, found.route, settings),
             effects: effects(found.route, settings),
+            warning: warning(found.route, settings),
         }
     }
 
@@ -147,8 +151,9 @@ impl RouteRules {
         let effects: Vec<_> =
             self.effects.iter().map(|(name, statuses)| vec![(*name).to_owned(), statuses.clone()]).collect();
         let heading = if effects.is_empty() { "" } else { "\n  effect of a response, by its status\n" };
+        let warning = self.warning.map(|warning| format!("\n  warning: {warning}\n")).unwrap_or_default();
         format!(
-            "  route {number} ({path}, line {line}) applies{parameters}\n\n{}{heading}{}",
+            "  route {number} ({path}, line {line}) applies{parameters}\n\n{}{heading}{}{warning}",
             table("    ", &rules),
             table("    ", &effects)
         )
@@ -168,13 +173,27 @@ impl RouteRules {
             "parameters": parameters,
             "rules": rules.collect::<Vec<_>>(),
             "effects": effects,
+            "warning": self.warning,
         })
     }
 }
 
 /// Returns why a route does not match.
-fn reason(route: &ProxyRoute, path: &str) -> &'static str {
-    if route.path.parameters(path).is_some() { "it does not have this method" } else { "the path differs" }
+fn reason(route: &ProxyRoute, method: &Method, path: &str) -> &'static str {
+    match (route.path.parameters(path), route.takes(method)) {
+        (None, _) => "the path differs",
+        (Some(_), false) => "it does not have this method",
+        (Some(_), true) => "it lets requests pass, and the application may read the path as another one",
+    }
+}
+
+/// Returns a warning about settings that reject every form of a page.
+fn warning(route: &ProxyRoute, settings: &ProxySettings) -> Option<&'static str> {
+    let is_bound = matches!(route.policy, RoutePolicy::Token { bound: true, .. });
+    (is_bound && settings.inject).then_some(
+        "with `inject`, a form needs the attribute `data-onceward-action` for a token that `bound` accepts; any other form receives 403 \
+         token_invalid",
+    )
 }
 
 /// Returns the name of a value of `require`.

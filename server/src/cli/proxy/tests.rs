@@ -71,6 +71,21 @@ fn request_without_a_route_gets_the_default_rule() {
 }
 
 #[test]
+fn bound_token_with_injected_script_has_a_warning() {
+    let file = "[[proxy.route]]\npath = \"/orders\"\npolicy = \"token\"\nbound = true\n";
+    let explained = |settings: &str| explain_in(&[settings, file].concat(), &["POST", "/orders"]).unwrap();
+    let warned = explained("inject = true\n");
+    assert!(
+        warned.text.contains("warning: with `inject`") && warned.text.contains("data-onceward-action"),
+        "{}",
+        warned.text
+    );
+    assert!(warned.json["route"]["warning"].is_string(), "{}", warned.json);
+    let fine = explained("");
+    assert!(!fine.text.contains("warning") && fine.json["route"]["warning"].is_null(), "{}", fine.text);
+}
+
+#[test]
 fn safe_method_and_own_path_are_explained() {
     let safe = explained(&["GET", "/orders/7"]);
     assert!(

@@ -60,15 +60,20 @@ pub(super) fn client(settings: &ProxySettings, address: &UpstreamAddress) -> io:
     let tls = tls(settings.upstream_ca.as_deref(), &address.scheme)?;
     let connector =
         HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
-    // Before the read timeout, after which it is unknown whether the upstream has received the request.
-    let within = settings.upstream_connect_timeout.min(settings.upstream_read_timeout * 9 / 10);
-    let connector = Connector { connector, within };
+    let connector = Connector { connector, within: time_to_connect(settings) };
     let mut client = Client::builder(TokioExecutor::new());
     client.set_host(false).pool_timer(TokioTimer::new()).pool_idle_timeout(settings.upstream_keep_alive);
     if settings.upstream_keep_alive.is_zero() {
         client.pool_max_idle_per_host(0);
     }
     Ok(client.build(connector))
+}
+
+/// Returns the time for all steps of connecting. It ends before the other timeouts, after which it is unknown whether the upstream has
+/// received the request.
+fn time_to_connect(settings: &ProxySettings) -> Duration {
+    let shortest = settings.upstream_read_timeout.min(settings.upstream_timeout);
+    settings.upstream_connect_timeout.min(shortest * 9 / 10)
 }
 
 /// Trusts the authorities in this file, or those of the system. Without TLS none is needed, and the system need not have any.
