@@ -166,7 +166,8 @@ pub(super) async fn lost_renewal_keeps_the_claim_of_a_token(stack: Stack) {
         stage.network.lose_under_token(Step::Renew, lost);
         // No duplicate is sent meanwhile: the library would lose the claim of that one instead.
         until("a renewal is lost", LONG, || async { stage.network.lost() == count }).await;
-        assert_eq!(send(with_token(&stage, &token)).await.said(), "409 in_progress", "beside a live run");
+        // The connection that broke may have carried the claim of the duplicate too, which then runs nothing.
+        answered("beside a live run", || with_token(&stage, &token), &["409 in_progress", "201 replayed"]).await;
     }
     answered("the first run ends", || with_token(&stage, &token), &["201 replayed"]).await;
     assert_eq!(slow.await.unwrap().said(), "201 executed");

@@ -3,7 +3,7 @@
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import express from "express";
-import { anonymous, protectKey, protectToken } from "onceward-node/express";
+import { anonymous, protectKey, protectToken, Unknown } from "onceward-node/express";
 import { isProtected, onceward, order, orders, port, routes } from "./order.mjs";
 
 const options = routes((request) => request.get("x-user") ?? "anonymous", anonymous);
@@ -34,10 +34,9 @@ app.post("/open", handler(false));
 app.post("/token", async (_, response) => response.status(201).json(await onceward.issue()));
 app.get("/orders", (_, response) => response.type("text/plain").send(orders()));
 
-// Express shows the errors of handlers to no middleware before them, so that the status says what is unknown.
-app.use((error, _, response, next) => {
-  if (error.name === "TimeoutError" && !response.headersSent) response.status(504).send("a call has timed out");
-  else next(error);
+// A middleware of Express does not see the errors of handlers, so an error handler has to say that a timeout is unknown.
+app.use((error, _request, _response, next) => {
+  next(error.name === "TimeoutError" ? new Unknown("a call timed out", { cause: error }) : error);
 });
 
 const server = app.listen(port, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));
