@@ -194,7 +194,10 @@ function bytesOf(payload: unknown, limit: number): Uint8Array | undefined {
 
 function send(reply: FastifyReply, { status, headers, body }: OwnResponse): void {
   reply.code(status);
-  for (const [name, value] of headers) reply.header(name, value);
+  const lines = new Map<string, string[]>();
+  for (const [name, value] of headers) lines.set(name, [...(lines.get(name) ?? []), value]);
+  // Fastify replaces a header that is set again.
+  for (const [name, values] of lines) reply.header(name, values.length > 1 ? values : values[0]);
   // Fastify would give an empty buffer a content type.
   reply.send(body.length > 0 ? body : undefined);
 }

@@ -182,8 +182,12 @@ function bytesOf(payload, limit) {
 }
 function send(reply, { status, headers, body }) {
     reply.code(status);
+    const lines = new Map();
     for (const [name, value] of headers)
-        reply.header(name, value);
+        lines.set(name, [...(lines.get(name) ?? []), value]);
+    // Fastify replaces a header that is set again.
+    for (const [name, values] of lines)
+        reply.header(name, values.length > 1 ? values : values[0]);
     // Fastify would give an empty buffer a content type.
     reply.send(body.length > 0 ? body : undefined);
 }
