@@ -214,6 +214,8 @@ impl UpstreamState {
         let mut wait = latest(begun);
         loop {
             tokio::select! {
+                // On a busy machine, both may be due at once: if connecting has timed out, nothing was sent.
+                biased;
                 response = &mut response => return response.map_err(UpstreamError::of),
                 () = sleep_until(wait) => {}
             }

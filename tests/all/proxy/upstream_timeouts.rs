@@ -36,7 +36,8 @@ async fn dripping(parts: usize) -> String {
 async fn drip(mut stream: TcpStream, parts: usize) -> Option<()> {
     let mut request = [0; 4096];
     stream.read(&mut request).await.ok().filter(|count| *count > 0)?;
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n", PARTS + 1);
+    let length = PARTS + 1;
+    let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes()).await.ok()?;
     stream.write_all(b"x").await.ok()?;
     for _ in 0..parts {
