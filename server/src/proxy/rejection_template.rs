@@ -109,7 +109,7 @@ impl TemplateText {
 /// Returns the text before the next field, its name and the text behind it.
 fn next_field(text: &str) -> Option<(&str, &str, &str)> {
     for (at, _) in text.match_indices('{') {
-        let Some((name, after)) = text[at + 1..].split_once('}') else { return None };
+        let (name, after) = text[at + 1..].split_once('}')?;
         if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
             return Some((&text[..at], name, after));
         }

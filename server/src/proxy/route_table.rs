@@ -43,7 +43,7 @@ impl RouteTable {
     }
 
     /// Returns the route for this method and this path, as it was sent: the first one that matches it. An upstream may read a path in
-    /// several [ways](readings). If they lead to different routes, the first that protects the request counts, since another spelling must
+    /// several ways. If they lead to different routes, the first that protects the request counts, since another spelling must
     /// not evade a route.
     pub fn find(&self, method: &Method, path: &str) -> Option<RouteMatch<'_>> {
         let readings = readings(path).into_iter();
