@@ -126,9 +126,9 @@ pub(crate) fn request_id(given: Option<&[u8]>) -> String {
     given.filter(is_plain).map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
 }
 
-/// Returns whether a byte is visible, and neither a quote nor a backslash, which may end or extend a field of a log line.
+/// Returns whether a byte is visible, and neither a quote, a backslash nor a brace, which may end or extend a field of a log line.
 fn is_safe_in_logs(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'`' | b'\\')
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b'{' | b'}')
 }
 
 #[cfg(test)]
@@ -145,7 +145,9 @@ mod tests {
             assert_eq!(request_id(Some(id.as_bytes())), id);
         }
         let too_long = "a".repeat(129);
-        for id in ["", "a b", "a\"b", "a'b", "a`b", "a\\b", "a\tb", "a\nb", "a\x7fb", "caf\u{e9}", too_long.as_str()] {
+        for id in
+            ["", "a b", "a\"b", "a'b", "a`b", "a\\b", "a}b", "a\tb", "a\nb", "a\x7fb", "caf\u{e9}", too_long.as_str()]
+        {
             let new = request_id(Some(id.as_bytes()));
             assert!(new != id && uuid::Uuid::parse_str(&new).is_ok(), "{id:?}: {new}");
         }

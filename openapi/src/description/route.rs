@@ -16,8 +16,8 @@ pub struct DescribedRoute {
     pub path: String,
     /// How a duplicate is recognised.
     pub policy: DescribedPolicy,
-    /// True if the route requires a token, a key or the name of the interval. A request without it gets the next route that matches, and is
-    /// rejected if there is none. False if such a request runs unprotected.
+    /// True if the route requires a token, a key or the name of the interval. Of two entries with one path, a request
+    /// without it gets the second; otherwise it is rejected. False if such a request runs unprotected.
     pub required: bool,
     /// The place of the key, or of the name of an interval; absent if a function of the application reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use onceward_api::duration;
 
 use super::sources::Sources;
 use super::{Config, ConfigError, upstream, value};
-use crate::proxy::settings::{ProxySettings, RejectionShape};
+use crate::proxy::settings::{ProxySettings, RejectionShape, Require};
 
 pub(super) fn settings(sources: &Sources) -> Result<ProxySettings, ConfigError> {
     let proxy_path = sources.value("proxy_path", value::proxy_path)?;
@@ -32,7 +32,20 @@ pub(super) fn settings(sources: &Sources) -> Result<ProxySettings, ConfigError> 
         proxy_path,
     };
     check_template(&settings)?;
+    check_profile(&settings)?;
     Ok(settings)
+}
+
+/// Rejects a profile that demands keys beside a setting that ignores them.
+fn check_profile(settings: &ProxySettings) -> Result<(), ConfigError> {
+    if settings.profile.requires_key() && settings.require == Require::Token {
+        return Err(ConfigError::Wrong(format!(
+            "require: `token` ignores keys, and the profile `{}` demands one on every POST. Set require to key, either or off, or set the \
+             profile in the routes that follow it.",
+            settings.profile
+        )));
+    }
+    Ok(())
 }
 
 /// Requires the template that a setting names.

@@ -5,6 +5,7 @@ use onceward_api::Code;
 use toml::{Table, Value};
 
 use super::envelope;
+use super::value::TAKEN_HEADERS;
 use crate::proxy::rejection_template::{BodySyntax, RejectionTemplate, TemplateText};
 
 /// The fields of the table: name, example and description.
@@ -80,17 +81,9 @@ fn entries<T>(
 
 fn header(name: &str, value: &Value) -> Result<(HeaderName, TemplateText), String> {
     let parsed = HeaderName::try_from(name).map_err(|_| "this is not the name of a header".to_owned())?;
+    let framing = ["idempotency-key", "trailer", "upgrade"];
     if parsed.as_str().starts_with("onceward-")
-        || [
-            "cache-control",
-            "content-length",
-            "content-type",
-            "location",
-            "retry-after",
-            "set-cookie",
-            "transfer-encoding",
-        ]
-        .contains(&parsed.as_str())
+        || TAKEN_HEADERS.iter().chain(&framing).any(|taken| *taken == parsed.as_str())
     {
         return Err("a template cannot set this header; remove it".to_owned());
     }
@@ -143,6 +136,7 @@ mod tests {
             ("body = '\"{code}\"'\nheaders = { \"X Y\" = \"a\" }", "not the name of a header"),
             ("body = '\"{code}\"'\nheaders = { X-A = \"{title}\" }", "use {code}"),
             ("body = '\"{code}\"'\nheaders = { Onceward-Retry = \"same\" }", "cannot set this header"),
+            ("body = '\"{code}\"'\nheaders = { Content-Encoding = \"gzip\" }", "cannot set this header"),
             ("body = '\"{code}\"'\nheaders = { Location = \"/\" }", "cannot set this header"),
             ("body = '\"{code}\"'\nheaders = { X-A = 7 }", "a text on one line"),
             ("body = '\"{code}\"'\nstatus = 200", "{ key_reused = 409"),

@@ -142,7 +142,7 @@ pub(super) fn rejections(text: &str) -> Result<RejectionShape, String> {
 }
 
 /// Headers that the name of another one must not replace: HTTP or the guard gives them a meaning.
-const TAKEN_HEADERS: [&str; 12] = [
+pub(super) const TAKEN_HEADERS: [&str; 12] = [
     "cache-control",
     "connection",
     "content-encoding",

@@ -7,6 +7,7 @@ use http::header::{
     HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
 };
 use http::{Method, Response, StatusCode};
+use onceward::Effect;
 use onceward_api::header;
 
 use super::body::{AnyBody, whole};
@@ -21,9 +22,14 @@ impl AllowedOrigins {
         Self(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect())
     }
 
+    /// Returns whether no origin is allowed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the origin of a request, if it is allowed.
     pub(super) fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let origin = headers.get(ORIGIN).filter(|_| !self.0.is_empty())?;
+        let origin = headers.get(ORIGIN)?;
         self.0.contains(origin).then(|| origin.clone())
     }
 }
@@ -47,17 +53,28 @@ pub(super) fn permission() -> Response<AnyBody> {
     response
 }
 
-/// Lets the page of an allowed origin read a response, if it is the proxy's own: of one of its routes, or a rejection, which names the next
-/// step. Of a response that the application has allowed it to read, it can also read the outcome.
-pub(super) fn allow(origin: HeaderValue, is_own_route: bool, headers: &mut HeaderMap) {
-    if is_own_route || headers.contains_key(RETRY) {
+/// Lets the page of an allowed origin read a response, if it is the proxy's own: of one of its routes, or a rejection. Of a response that the
+/// application has allowed it to read, it can also read the outcome.
+pub(super) fn allow(origin: Option<HeaderValue>, is_own_route: bool, response: &mut Response<AnyBody>) {
+    let is_own = is_own_route || is_rejection(response);
+    let headers = response.headers_mut();
+    if is_own {
+        // Also without an allowed origin: a cache must not send that copy to a page of one.
+        headers.append(VARY, HeaderValue::from_static("Origin"));
+    }
+    let Some(origin) = origin else { return };
+    if is_own {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
-        headers.append(VARY, HeaderValue::from_static("Origin"));
     }
     if headers.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN) {
         headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, list(header::EXPOSED.into_iter().chain([header::REQUEST_ID])));
     }
+}
+
+/// Returns whether the proxy rejects the request: such a response names the next step, and has an effect, which no upstream can state.
+fn is_rejection(response: &Response<AnyBody>) -> bool {
+    response.headers().contains_key(RETRY) && response.extensions().get::<Effect>().is_some()
 }
 
 fn list(names: impl Iterator<Item = &'static str>) -> HeaderValue {
@@ -72,10 +89,13 @@ mod tests {
         lines.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
     }
 
-    fn allowed(is_own_route: bool, lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = headers(lines);
-        allow(HeaderValue::from_static("https://shop.example"), is_own_route, &mut headers);
-        headers
+    /// Returns the headers that a page of an allowed origin receives. `effect` marks a response of a guard.
+    fn allowed(is_own_route: bool, effect: Option<Effect>, lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut response = Response::new(whole(""));
+        *response.headers_mut() = headers(lines);
+        effect.map(|effect| response.extensions_mut().insert(effect));
+        allow(Some(HeaderValue::from_static("https://shop.example")), is_own_route, &mut response);
+        response.headers().clone()
     }
 
     #[test]
@@ -92,16 +112,26 @@ mod tests {
 
     #[test]
     fn own_responses_and_rejections_are_readable_and_those_of_the_application_as_it_says() {
-        for own in [allowed(true, &[]), allowed(false, &[("onceward-retry", "no")])] {
+        let retry = ("onceward-retry", "no");
+        for own in [allowed(true, None, &[]), allowed(false, Some(Effect::NotApplied), &[retry])] {
             assert_eq!(own[ACCESS_CONTROL_ALLOW_ORIGIN], "https://shop.example");
             assert_eq!(
                 (&own[VARY], &own[ACCESS_CONTROL_ALLOW_CREDENTIALS]),
                 (&"Origin".parse().unwrap(), &"true".parse().unwrap())
             );
         }
-        assert!(allowed(false, &[("onceward-outcome", "executed")]).keys().all(|name| name == "onceward-outcome"));
-        let open = allowed(false, &[("access-control-allow-origin", "*")]);
+        for theirs in [allowed(false, None, &[retry]), allowed(false, Some(Effect::Applied), &[("x-shop", "1")])] {
+            assert_eq!((theirs.len(), theirs.get(ACCESS_CONTROL_ALLOW_ORIGIN)), (1, None), "{theirs:?}");
+        }
+        let open = allowed(false, None, &[("access-control-allow-origin", "*"), retry]);
         assert_eq!((&open[ACCESS_CONTROL_ALLOW_ORIGIN], open.get(VARY)), (&"*".parse().unwrap(), None));
         assert!(open[ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap().contains("onceward-outcome"));
+    }
+
+    #[test]
+    fn own_response_to_any_origin_varies_by_it() {
+        let mut response = Response::new(whole(""));
+        allow(None, true, &mut response);
+        assert_eq!((response.headers().len(), &response.headers()[VARY]), (1, &"Origin".parse().unwrap()));
     }
 }

@@ -117,6 +117,16 @@ fn next_field(text: &str) -> Option<(&str, &str, &str)> {
     None
 }
 
+/// Returns whether a content type is HTML.
+fn is_html(content_type: &str) -> bool {
+    media_type(content_type) == "text/html"
+}
+
+/// Returns a content type without its parameters, in lower case.
+fn media_type(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
 /// The syntax of a body, by its content type: how values are written into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodySyntax {
@@ -131,8 +141,7 @@ pub enum BodySyntax {
 impl BodySyntax {
     /// Returns the syntax of a content type.
     pub fn of(content_type: &str) -> Self {
-        let name = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match name.as_str() {
+        match media_type(content_type).as_str() {
             name if name.ends_with("/json") || name.ends_with("+json") => Self::Json,
             name if name.ends_with("html") || name.ends_with("xml") => Self::Markup,
             _ => Self::Text,
@@ -157,7 +166,7 @@ impl BodySyntax {
     }
 }
 
-/// The status, headers and body of rejections. A browser that navigates receives the page, unless the template is HTML.
+/// The status, headers and body of rejections. A client that prefers HTML receives the page, unless the template is HTML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectionTemplate {
     /// The `Content-Type` of the body.
@@ -172,8 +181,8 @@ pub struct RejectionTemplate {
 
 impl RejectionTemplate {
     fn write(&self, rejected: &RejectedRequest<'_>) -> Option<RejectionResponse> {
-        let (syntax, is_html) = (BodySyntax::of(&self.content_type), self.content_type.starts_with("text/html"));
-        if rejected.prefers_html() && !is_html {
+        let (syntax, is_page) = (BodySyntax::of(&self.content_type), is_html(&self.content_type));
+        if rejected.prefers_html() && !is_page {
             return None;
         }
         let own = self.statuses.iter().find(|(code, _)| *code == rejected.code());

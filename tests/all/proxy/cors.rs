@@ -11,9 +11,10 @@ use onceward_tests::test_server::TestServer;
 const SHOP: &str = "https://shop.example";
 const ALLOWED: &str = "access-control-allow-origin";
 
-/// An application that knows no CORS.
+/// An application that knows no CORS, and passes on the rejections of another service.
 fn application() -> TestServer {
-    TestServer::run_router(Router::new().fallback(async || StatusCode::CREATED))
+    let respond = async || (StatusCode::CREATED, [(header::RETRY, "no")], "private");
+    TestServer::run_router(Router::new().fallback(respond))
 }
 
 fn proxy(application: &TestServer) -> OncewardServer {
@@ -51,6 +52,7 @@ async fn other_origins_and_responses_of_the_application_stay_unreadable() {
         orders("null"),
         http().post(format!("{}/_onceward/token", proxy.url)).header("origin", "https://evil.example"),
         orders(SHOP).header(header::IDEMPOTENCY_KEY, "k"),
+        http().get(format!("{}/orders", proxy.url)).header("origin", SHOP),
     ] {
         let answer = send(request).await;
         assert_eq!(readable_by(&answer), None, "{answer:?}");

@@ -134,3 +134,9 @@ fn profile_that_requires_keys_rejects_a_post_without_one() {
         assert!(text("PUT").contains("with a token"), "{}", text("PUT"));
     }
 }
+
+#[test]
+fn profile_that_requires_keys_contradicts_tokens() {
+    let failure = explain_in("profile = \"acp\"\nrequire = \"token\"\n", &["POST", "/carts"]).unwrap_err();
+    assert!(format!("{failure:?}").contains("Set require to key, either or off"), "{failure:?}");
+}
