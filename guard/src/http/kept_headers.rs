@@ -3,8 +3,18 @@
 use crate::reply::Reply;
 
 /// Headers that belong to one response, or to the way that it took: the server that sends a replay adds its own.
-const OF_ONE_RESPONSE: [&str; 7] =
-    ["age", "alt-svc", "authentication-info", "authentication-control", "server-timing", "via", "x-request-id"];
+const OF_ONE_RESPONSE: [&str; 10] = [
+    "age",
+    "alt-svc",
+    "authentication-control",
+    "authentication-info",
+    "clear-site-data",
+    "dpop-nonce",
+    "replay-nonce",
+    "server-timing",
+    "via",
+    "x-request-id",
+];
 
 /// The headers of a route's responses that are stored, besides those that describe the body. [`Reply`] never stores some of them.
 #[derive(Debug, Clone)]

@@ -98,9 +98,10 @@ pub(crate) async fn run<E: Exchange>(rules: Arc<RouteRules<E::Framework>>, mut e
     exchange.respond(response)
 }
 
-/// Returns whether a response may be a rejection by the handler, an inner guard or the upstream of the proxy: each states more than a status.
+/// Returns whether a response may be a rejection by the handler, an inner guard or the proxy in place of its upstream, which states the effect.
 fn may_be_rejection<F: Framework>(captured: &impl HandlerResponse<F>) -> bool {
-    captured.effect().is_some() || captured.outcome().is_some()
+    let is_rejected = matches!(captured.outcome(), Some(Outcome::Rejected(_)));
+    is_rejected || captured.effect().is_some_and(|effect| effect != Effect::Applied)
 }
 
 /// Calls the handler. If the run has an id, the handler can extract it, and every log line of the handler carries it.

@@ -456,7 +456,7 @@ impl<F: Framework, P: StoresResponses> Protect<F, P> {
         self
     }
 
-    /// Stores all headers of a response, such as `Content-Security-Policy` and `Access-Control-Allow-Origin`, in place of those that describe
+    /// Stores all headers of a response, such as `Content-Security-Policy` and `Access-Control-Allow-Origin`, besides those that describe
     /// the body. For middleware that other layers do not wrap: a layer outside of the guard adds its headers to a replay too. `Set-Cookie`
     /// and similar headers are never stored, nor are those that belong to one response, such as `Age`, `Via` and `X-Request-Id`.
     #[must_use]
@@ -639,7 +639,7 @@ impl<F: Framework, P> Protect<F, P> {
     }
 
     /// Sets the format of this route's rejections: an [`Envelope`](super::Envelope), a [`Profile`], or a function of the application
-    /// ([`RejectionFormat::new`]). Default: a problem of RFC 9457, or a page for a browser that navigates.
+    /// ([`RejectionFormat::new`]). Default: a problem of RFC 9457, or a page for a client that prefers HTML.
     ///
     /// ```
     /// use onceward::api::Code;

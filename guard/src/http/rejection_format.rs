@@ -20,7 +20,7 @@ type Write = Arc<dyn Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Sen
 
 /// The format of a route's rejections: how a rejection is said, never what was decided.
 ///
-/// The default is a problem of RFC 9457, or a short page for a browser that navigates. [`Envelope`](super::Envelope) and
+/// The default is a problem of RFC 9457, or a short page for a client that prefers HTML. [`Envelope`](super::Envelope) and
 /// [`Profile`](super::Profile) convert into other formats, and [`new`](Self::new) takes a function of the application. Set it with
 /// [`Protect::rejections`](super::Protect::rejections).
 ///
@@ -36,7 +36,7 @@ type Write = Arc<dyn Fn(&RejectedRequest<'_>) -> Option<RejectionResponse> + Sen
 ///
 /// let format = RejectionFormat::new(|rejected| {
 ///     let body = json!({ "error": rejected.code().as_str(), "reason": rejected.title() });
-///     // `None` keeps the default: here the page for a browser that navigates.
+///     // `None` keeps the default: here the page for a browser.
 ///     (!rejected.prefers_html()).then(|| RejectionResponse::new(StatusCode::BAD_REQUEST).json(&body))
 /// });
 /// # let _ = format;

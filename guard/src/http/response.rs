@@ -184,7 +184,8 @@ impl GuardResponse {
     #[must_use]
     pub(super) fn with_key(mut self, key: Option<Bytes>) -> Self {
         if let Some(key) = key {
-            add(&mut self.headers, header::IDEMPOTENCY_KEY, key);
+            // The handler may have sent it back too, and a replay repeats that.
+            set(&mut self.headers, header::IDEMPOTENCY_KEY.into(), key);
         }
         self
     }
@@ -192,7 +193,9 @@ impl GuardResponse {
     /// Says how long the response is stored.
     #[must_use]
     pub(super) fn with_retention(mut self, retention: Option<RetentionHeader>) -> Self {
-        self.headers.extend(retention.map(|RetentionHeader { name, value }| (name, value)));
+        if let Some(RetentionHeader { name, value }) = retention {
+            set(&mut self.headers, name, value);
+        }
         self
     }
 
@@ -230,7 +233,7 @@ impl GuardResponse {
     }
 }
 
-/// Creates the page for a browser that navigates.
+/// Creates the page for a client that prefers HTML.
 fn page(problem: &Problem, rejection: &Rejection, texts: &Texts) -> RejectionResponse {
     let page = rejection_page::render(problem, rejection.message_for_people(), texts);
     let response = RejectionResponse::new(status(problem.status)).body(HTML, page);
@@ -279,6 +282,12 @@ pub fn issued(token: &Token, ttl: Duration) -> IssuedToken {
         expires_at: jiff::Timestamp::try_from(token.expires_at()).unwrap_or(jiff::Timestamp::MAX),
         expires_in: ttl.as_secs(),
     }
+}
+
+/// Sets a header, in place of earlier ones.
+fn set(headers: &mut Vec<(Cow<'static, str>, Bytes)>, name: Cow<'static, str>, value: Bytes) {
+    headers.retain(|(other, _)| *other != name);
+    headers.push((name, value));
 }
 
 /// Rounds up: a client that retries too early is rejected again.

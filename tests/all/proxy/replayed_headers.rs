@@ -71,3 +71,22 @@ async fn next_step_in_a_response_of_the_application_is_removed() {
         assert!(!answer.headers.contains_key(header::RETRY), "{name}: {answer:?}");
     }
 }
+
+/// The proxy sends these two headers as well.
+#[tokio::test]
+async fn header_that_the_proxy_adds_is_not_repeated() {
+    let respond = async |headers: HeaderMap| {
+        let key = headers.get(header::IDEMPOTENCY_KEY).unwrap().to_str().unwrap().to_owned();
+        ([(header::IDEMPOTENCY_KEY, key), ("x-kept-for", "ever".to_owned())], "ordered")
+    };
+    let application = TestServer::run_router(Router::new().fallback(respond));
+    let proxy = proxy_to(&application.url, &["--profile", "acp", "--retention-header", "X-Kept-For"]);
+    for outcome in ["executed", "replayed"] {
+        let answer = send(http().post(format!("{}/orders", proxy.url)).header(header::IDEMPOTENCY_KEY, "k")).await;
+        assert_eq!(answer.said(), format!("200 {outcome}"));
+        for (name, value) in [(header::IDEMPOTENCY_KEY, "k"), ("x-kept-for", "86400")] {
+            let values: Vec<_> = answer.headers.get_all(name).iter().collect();
+            assert_eq!(values, [value], "{name} {outcome}");
+        }
+    }
+}

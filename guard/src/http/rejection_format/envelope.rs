@@ -11,7 +11,7 @@ use super::{RejectedRequest, RejectionFormat, RejectionResponse};
 
 /// A format for APIs that wrap every response in an object: `{"code": …, "message": …, "data": null}`.
 ///
-/// A browser that navigates receives the page, as by default.
+/// A client that prefers HTML receives the page, as by default.
 ///
 /// ```
 /// use onceward::api::Code;
