@@ -18,6 +18,7 @@ use onceward_api::Code;
 use tokio::sync::Mutex;
 
 use self::cell::{CellInsert, CellWrite, MAX_CONFLICTS, RecordCell, conflict};
+pub(crate) use self::duplicate::used_with_other_content;
 pub(crate) use self::entry::{Entered, enter};
 use crate::audit;
 use crate::backoff::Backoff;

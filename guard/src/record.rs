@@ -87,6 +87,24 @@ impl Record {
         }
     }
 
+    /// Returns the keyed fingerprint of the content of the first request.
+    pub(crate) fn fingerprint(&self) -> Option<[u8; 16]> {
+        match self {
+            Self::Claimed(claimed) => claimed.fingerprint,
+            Self::Done(done) => done.fingerprint,
+            Self::Issued | Self::Attempted(_) => None,
+        }
+    }
+
+    /// Returns the digest of subject and action of the first request, if the ticket does not include them.
+    pub(crate) fn asker(&self) -> Option<[u8; 16]> {
+        match self {
+            Self::Claimed(claimed) => claimed.asker,
+            Self::Done(done) => done.asker,
+            Self::Issued | Self::Attempted(_) => None,
+        }
+    }
+
     /// Decodes a record. Copies its reply, if it has one.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, UnknownRecord> {
         Self::decode_with(bytes, Bytes::copy_from_slice)

@@ -35,17 +35,16 @@ impl Terms {
     /// Decides a request that has found the record of another run. A different sender or different content is reported before anything
     /// else.
     pub(super) fn duplicate_of(&self, found: Record) -> Result<Duplicate, StoreError> {
-        let (owner, said, asker) = match &found {
-            Record::Claimed(claimed) => (claimed.run, claimed.fingerprint, claimed.asker),
-            Record::Done(done) => (done.run, done.fingerprint, done.asker),
+        let (said, asker) = (found.fingerprint(), found.asker());
+        let owner = match &found {
+            Record::Claimed(claimed) => claimed.run,
+            Record::Done(done) => done.run,
             Record::Attempted(_) if self.token().is_some() => return Ok(Duplicate::Reject(Code::TokenUsed.into())),
             Record::Issued | Record::Attempted(_) => return Err(StoreError::not_executed(UnknownRecord::Foreign)),
         };
         let is_other = said.zip(self.fingerprint).is_some_and(|(theirs, ours)| theirs != ours);
         let rejection = match (found, &self.origin) {
-            (_, Origin::Token(..)) if is_other => Rejection::new(Code::TokenUsed)
-                .detail("This token was used before with different content. Fetch a new one.")
-                .detail_in(Language::SIMPLIFIED_CHINESE, "该令牌此前已随不同的内容使用过。请获取新的令牌。"),
+            (_, Origin::Token(..)) if is_other => used_with_other_content(),
             // Only the sender of the token receives its reply.
             (found, Origin::Token(_, ours)) if asker.is_some_and(|theirs| theirs != *ours) => found.used().into(),
             (_, _) if is_other => Code::KeyReused.into(),
@@ -63,6 +62,13 @@ impl Terms {
         audit::rejected(&self.action, &self.ticket, &rejection, owner);
         Ok(Duplicate::Reject(rejection))
     }
+}
+
+/// Rejects a token whose first request had other content.
+pub(crate) fn used_with_other_content() -> Rejection {
+    Rejection::new(Code::TokenUsed)
+        .detail("This token was used before with different content. Fetch a new one.")
+        .detail_in(Language::SIMPLIFIED_CHINESE, "该令牌此前已随不同的内容使用过。请获取新的令牌。")
 }
 
 /// Rejects a request for a lock that is held. The retry delay is the time until the lock would expire if its owner had crashed; the lock

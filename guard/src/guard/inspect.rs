@@ -3,32 +3,48 @@
 use onceward_api::Code;
 
 use super::check::{ticket, verify};
+use crate::claim::used_with_other_content;
 use crate::clock;
 use crate::engine::Engine;
 use crate::intent::Intent;
 use crate::policy::{Policy, TokenRules};
-use crate::record::{ClaimRecord, DoneRecord, Record};
+use crate::record::Record;
 use crate::snapshot::{RecordState, Snapshot, TokenInfo};
 use crate::store::StoreError;
 use crate::ticket::Ticket;
 use crate::token::TokenFields;
 
 pub(super) async fn look(engine: &Engine, policy: &Policy, intent: &Intent<'_>) -> Result<Snapshot, StoreError> {
-    match policy {
+    let rejected = match policy {
         Policy::Token(rules) => match verify(&*engine.mint().await?, rules.bound, intent) {
-            Ok(token) => look_at_token(engine, rules, intent, &token).await,
-            Err(rejection) => Ok(RecordState::Rejected(rejection).into()),
+            Ok(token) => return look_at_token(engine, rules, intent, &token).await,
+            Err(rejection) => rejection,
         },
-        Policy::Interval(_) if policy.keeps_replies() => match ticket(engine, policy, intent).await? {
-            Some(ticket) => look_at(engine, &ticket).await,
-            None => Ok(RecordState::Rejected(Code::NotFound.into()).into()),
+        Policy::Interval(_) if !policy.keeps_replies() => Code::NotFound.into(),
+        Policy::Key(_) if intent.key.is_none() => Code::KeyMissing.into(),
+        Policy::Key(_) | Policy::Interval(_) => match ticket(engine, policy, intent).await? {
+            Some(ticket) => return look_at_content(engine, intent, &ticket).await,
+            None => Code::NotFound.into(),
         },
-        Policy::Interval(_) => Ok(RecordState::Rejected(Code::NotFound.into()).into()),
-        Policy::Key(_) => match intent.key {
-            Some(key) => look_at(engine, &Ticket::of_key(&intent.subject, &intent.action, key)).await,
-            None => Ok(RecordState::Rejected(Code::KeyMissing.into()).into()),
-        },
+    };
+    Ok(RecordState::Rejected(rejected).into())
+}
+
+/// Reads the record of a key, or of an interval. Only a request with the content of the first one may see its reply, if the intent has a
+/// fingerprint. The ticket of an interval without a name contains the fingerprint itself.
+async fn look_at_content(engine: &Engine, intent: &Intent<'_>, ticket: &Ticket) -> Result<Snapshot, StoreError> {
+    let record = engine.record(ticket).await?;
+    let named = intent.key.zip(intent.fingerprint);
+    let ours = named.map(|(name, content)| content.keyed(name.as_bytes(), ticket.digest()));
+    if has_other_content(record.as_ref(), ours) {
+        return Ok(RecordState::Rejected(Code::KeyReused.into()).into());
     }
+    Ok(Snapshot::of(record, engine.clock.wall()))
+}
+
+/// Returns whether the first request had other content. Unknown, and false, if one of them has no fingerprint.
+fn has_other_content(record: Option<&Record>, ours: Option<[u8; 16]>) -> bool {
+    record.and_then(Record::fingerprint).zip(ours).is_some_and(|(theirs, ours)| theirs != ours)
 }
 
 pub(super) async fn look_at(engine: &Engine, ticket: &Ticket) -> Result<Snapshot, StoreError> {
@@ -48,14 +64,15 @@ async fn look_at_token(
         return Ok(RecordState::Rejected(late.clone()).into());
     }
     let record = engine.record(&ticket).await?;
-    // Only the subject that sent the first request may see its reply.
-    if let Some(
-        found @ (Record::Claimed(ClaimRecord { asker: Some(asker), .. })
-        | Record::Done(DoneRecord { asker: Some(asker), .. })),
-    ) = &record
-        && *asker != intent.asker(token.id)
+    // Only the subject that sent the first request may see its reply, and only with the same content.
+    if let Some(found) = &record
+        && found.asker().is_some_and(|asker| asker != intent.asker(token.id))
     {
         return Ok(RecordState::Rejected(found.used().into()).into());
+    }
+    let ours = intent.fingerprint.map(|content| content.keyed(token.id.as_bytes(), ticket.digest()));
+    if has_other_content(record.as_ref(), ours) {
+        return Ok(RecordState::Rejected(used_with_other_content()).into());
     }
     let snapshot = Snapshot::of(record, engine.clock.wall());
     Ok(match late {

@@ -402,7 +402,7 @@ impl<F: Framework, P: ComparesContent> Protect<F, P> {
     }
 
     /// Includes these bytes in the fingerprint too: requests for which the function returns different bytes have different content, and the
-    /// stored response of one is never sent to the other. `None` adds nothing.
+    /// stored response of one is never sent to the other. `None` adds nothing. A lookup (`Onceward-Look`) then has to repeat the body too.
     ///
     /// A stored response is then sent only to requests with the same `Cookie`, or with none if the first had none:
     ///

@@ -245,6 +245,9 @@ impl<R: RequestHead> RequestReader<R> {
                 if self.lets_pass(&asked) {
                     return Ok(None);
                 }
+                if !self.compares(&asked) {
+                    return Ok(Some(asked));
+                }
                 self.read_fingerprint(request, body, asked).await.map(Some)
             }
             (Policy::Interval(_), None) => self.read_fingerprint(request, body, asked).await.map(Some),
@@ -280,7 +283,7 @@ impl<R: RequestHead> RequestReader<R> {
         }
         let key = if needs_body { from.find(request, &body)? } else { early };
         let Some(key) = key else { return self.without_key(asked.only_looks) };
-        let fingerprint = Some(self.fingerprint(request, &body));
+        let fingerprint = self.compares(&asked).then(|| self.fingerprint(request, &body));
         Ok(Some(ParsedRequest { key: Some(key), fingerprint, has_whole_body: body.is_whole(), ..asked }))
     }
 
@@ -298,6 +301,12 @@ impl<R: RequestHead> RequestReader<R> {
             return Err(too_large(self.limit));
         }
         Ok(ParsedRequest { fingerprint: Some(self.fingerprint(request, &body)), ..asked })
+    }
+
+    /// Returns whether the content of the request is compared with that of the first one. A lookup does not have to repeat the content,
+    /// unless the application says what else the content consists of: that may be who the client is.
+    fn compares(&self, asked: &ParsedRequest) -> bool {
+        !asked.only_looks || self.fingerprint_with.is_some()
     }
 
     fn fingerprint(&self, request: &R, body: &BufferedBody) -> Fingerprint {

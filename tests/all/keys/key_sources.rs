@@ -5,7 +5,8 @@ use std::time::Duration;
 use onceward::http::protect::KeyPolicy;
 use onceward::http::{KeySource as KeyFrom, Protect, RequestHead as _, SubjectSource as SubjectFrom};
 use onceward::store::{Memory, Redis};
-use onceward::{Guard, Key, KeyRules};
+use onceward::{Binding, Guard, IntervalRules, Key, KeyRules};
+use onceward_api::header::{LOOK, TOKEN};
 use onceward_tests::client::{Answer, URLENCODED, http, send};
 use onceward_tests::key_routes::{KEY, buy, serve_at, serve_one, under};
 use onceward_tests::ledger::Ledger;
@@ -28,9 +29,12 @@ on_every_framework! {
     subjects_with_the_same_key_and_body_share_nothing,
     key_is_scoped_to_its_path_or_named_action,
     bytes_of_the_application_are_part_of_the_content,
+    lookup_without_the_bytes_of_the_application_is_rejected,
 }
 
 const JSON: &str = "application/json";
+const LONG: Duration = Duration::from_secs(10);
+const RETAIN: Duration = Duration::from_secs(600);
 
 fn by_key<F: WebFramework>() -> Protect<F, KeyPolicy> {
     Protect::<F, _>::key(&Guard::new(Memory::new()), SubjectFrom::anonymous(), KeyRules::retryable())
@@ -273,4 +277,42 @@ async fn bytes_of_the_application_are_part_of_the_content<F: WebFramework>() {
     assert_eq!(said(&twice(pay("d", ""), pay("d", "u=1")).await), REUSED);
     assert_eq!(said(&twice(pay("e", ""), pay("e", "")).await), REPLAY);
     assert_eq!(ledger.runs().len(), 5);
+}
+
+/// The bytes may be who the client is, so a client that knows nothing but the key must not receive the response.
+async fn lookup_without_the_bytes_of_the_application_is_rejected<F: WebFramework>() {
+    let cookie = |request: &F::Request| request.header("cookie").next().map(<[u8]>::to_vec);
+    let guard = Guard::new(Memory::new());
+    let anonymous = SubjectFrom::anonymous;
+    let token = Protect::<F, _>::token(&guard, anonymous()).remember(RETAIN).fingerprint_with(cookie);
+    let rules = IntervalRules::new().every(RETAIN).unwrap();
+    let named = Protect::<F, _>::interval(&guard, anonymous(), rules).remember().fingerprint_with(cookie);
+    let named = named.from(KeyFrom::header(KEY).unwrap()).into_any();
+    let issued = guard.issue(guard.token_ttl(), Binding::none()).await.unwrap();
+    for (protect, id, rejected) in [
+        (by_key::<F>().fingerprint_with(cookie).into_any(), (KEY, "k"), "422 key_reused"),
+        (named, (KEY, "k"), "422 key_reused"),
+        (token.into_any(), (TOKEN, issued.as_str()), "409 token_used"),
+    ] {
+        let ledger = Ledger::new();
+        let served = serve_one(&ledger, protect);
+        let url = format!("{}/it", served.url);
+        let request = |cookie: &str, body: &'static str| {
+            http().post(&url).header(id.0, id.1).header(ORDER, "tea").header("cookie", cookie).body(body)
+        };
+        let look = async |cookie, body| send(request(cookie, body).header(LOOK, "true")).await;
+        let first = tokio::spawn(send(request("u=1", "5").header(TAKES, 300)));
+        until("the handler runs", LONG, || async { look("u=1", "5").await.said() == "409 in_progress" }).await;
+        assert_eq!(look("u=2", "5").await.said(), rejected, "while the first request is in flight");
+        let first = first.await.unwrap();
+        assert_eq!(first.said(), "200 executed");
+        for (cookie, body) in [("u=2", "5"), ("", "5"), ("u=1", ""), ("u=1", "6")] {
+            let answer = look(cookie, body).await;
+            assert_eq!(answer.said(), rejected, "{cookie:?}, {body:?}");
+            assert_ne!(answer.body, first.body);
+        }
+        let seen = look("u=1", "5").await;
+        assert_eq!((seen.said().as_str(), &seen.body), ("200 replayed", &first.body));
+        assert_eq!(ledger.count("tea"), 1);
+    }
 }

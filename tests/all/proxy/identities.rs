@@ -1,5 +1,6 @@
 //! Users behind the proxy: none receives the response of another, and none runs a submission of another again.
 
+use onceward_api::header::LOOK;
 use onceward_tests::client::{http, send};
 use onceward_tests::legacy_shop::LegacyShop;
 use onceward_tests::raw_http;
@@ -189,4 +190,27 @@ async fn anonymous_subject_replays_to_every_client() {
     assert_eq!(with(&request, ALICE[0]).await.0, "201 executed");
     assert_eq!(with(&request, BOB[1]).await.0, "201 replayed");
     assert_eq!(shop.orders().len(), 1);
+}
+
+/// A lookup runs nothing, but it sends the stored response like a replay.
+#[tokio::test]
+async fn lookup_of_another_user_never_receives_the_response() {
+    let shop = LegacyShop::start();
+    let proxy = shop.proxy(&[]);
+    let token = token(&proxy).await;
+    for (request, rejected) in [
+        (keyed(&proxy, "/api/orders", "k"), "422 key_reused"),
+        (tokened(&proxy, "/api/orders", &token), "409 token_used"),
+    ] {
+        let first = with(&request, ALICE[0]).await;
+        assert_eq!(first.0, "201 executed");
+        let look = request.try_clone().unwrap().header(LOOK, "true");
+        for other in [BOB[0], BOB[1], &[]] {
+            let (said, body) = with(&look, other).await;
+            assert_eq!(said, rejected, "{other:?}");
+            assert!(!body.contains("\"order\""), "{other:?}: {body}");
+        }
+        assert_eq!(with(&look, ALICE[0]).await, ("201 replayed".to_owned(), first.1));
+    }
+    assert_eq!(shop.orders().len(), 2);
 }
