@@ -248,9 +248,13 @@ impl<R: RequestHead> RequestReader<R> {
                 if !self.compares(&asked) {
                     return Ok(Some(asked));
                 }
-                self.read_fingerprint(request, body, asked).await.map(Some)
+                self.read_fingerprint(request, body, asked, self.skips_large).await.map(Some)
             }
-            (Policy::Interval(_), None) => self.read_fingerprint(request, body, asked).await.map(Some),
+            (Policy::Interval(_), None) => {
+                // All bodies over the limit would be one request, and receive the response to the first.
+                let skips_large = self.skips_large && !policy.keeps_replies();
+                self.read_fingerprint(request, body, asked, skips_large).await.map(Some)
+            }
             // A named interval that stores no replies does not compare content, so the body need not be read.
             (Policy::Interval(_), Some(from)) if !from.needs_body() && !policy.keeps_replies() => {
                 match from.find(request, &BufferedBody::unread())? {
@@ -287,17 +291,18 @@ impl<R: RequestHead> RequestReader<R> {
         Ok(Some(ParsedRequest { key: Some(key), fingerprint, has_whole_body: body.is_whole(), ..asked }))
     }
 
-    /// Reads the content and computes its fingerprint. All bodies over the limit that are let through count as equal, and differ from
-    /// every body within the limit.
+    /// Reads the content and computes its fingerprint. All bodies over the limit that are let through (`skips_large`) count as equal, and
+    /// differ from every body within the limit.
     async fn read_fingerprint<B: RequestBody>(
         &self,
         request: &R,
         body: &mut B,
         asked: ParsedRequest,
+        skips_large: bool,
     ) -> Result<ParsedRequest, Rejection> {
         self.check_length(request)?;
         let body = BufferedBody::read(body, self.limit).await?;
-        if !body.is_whole() && !self.skips_large {
+        if !body.is_whole() && !skips_large {
             return Err(too_large(self.limit));
         }
         Ok(ParsedRequest { fingerprint: Some(self.fingerprint(request, &body)), ..asked })
