@@ -55,7 +55,8 @@ async fn publisher(broker: &RabbitMq) -> (Connection, Channel) {
     let connection = Connection::connect(&broker.url(), ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
     channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
-    // As the consumer declares it: other arguments are an error.
+    // As the consumer declares them: other arguments are an error.
+    channel.queue_declare(DEAD.into(), QueueDeclareOptions::durable(), FieldTable::default()).await.unwrap();
     let mut arguments = FieldTable::default();
     arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString(DEAD.into()));
     channel.queue_declare(QUEUE.into(), QueueDeclareOptions::durable(), arguments).await.unwrap();
