@@ -9,8 +9,8 @@ use crate::guard::Guard;
 use crate::http::GuardResponse;
 use crate::rejection::Rejection;
 
-/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
-/// about it.
+/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the
+/// response is not stored; with `outcome_unknown` the effect is unknown, and `internal` counts as a 500, whatever status the format sends.
 pub fn reject(request: &Parts, guard: &Guard, rejection: &Rejection) -> Response {
     crate::tower::reject(request, guard, rejection)
 }

@@ -27,7 +27,7 @@ on_every_framework! {
     redirect_is_sent_to_navigating_browsers_only,
     rejection_by_the_handler_has_the_format_of_its_route,
     next_step_of_another_service_is_removed_from_a_response,
-    internal_rejection_with_status_200_is_unknown,
+    format_does_not_change_the_effect_of_an_internal_rejection,
     inner_guard_has_its_own_format,
     unprotected_route_is_reported_in_the_chosen_format,
     replay_observation_and_token_request_keep_their_shape,
@@ -132,7 +132,7 @@ async fn redirect_is_sent_to_navigating_browsers_only<F: WebFramework>() {
     }
 }
 
-async fn internal_rejection_with_status_200_is_unknown<F: WebFramework>() {
+async fn format_does_not_change_the_effect_of_an_internal_rejection<F: WebFramework>() {
     let guard = Guard::new(Memory::new());
     let its = guard.clone();
     let handler = Handler::of_head(move |call| {
@@ -140,22 +140,39 @@ async fn internal_rejection_with_status_200_is_unknown<F: WebFramework>() {
         let reply = Reply::rejection(&its, Rejection::new(Code::Internal));
         async move { reply }
     });
-    let envelope = || Envelope::new().status_ok();
-    let retryable = Protect::<F, _>::key(&guard, SubjectSource::anonymous(), KeyRules::retryable());
-    let routes = Routes::new().post("/at-most-once", keyed::<F>(&guard, envelope()), handler.clone()).post(
-        "/retryable",
-        retryable.rejections(envelope()),
-        handler,
-    );
-    let ledger = Ledger::new();
-    let served = F::serve(&ledger, routes);
-    for (path, duplicate) in [("/at-most-once", "200 outcome_unknown"), ("/retryable", "200 in_progress")] {
-        let post = async || send(http().post(format!("{}{path}", served.url)).header(KEY, "k")).await;
-        let before = ledger.runs().len();
-        let first = post().await;
-        assert_eq!((first.said().as_str(), &first.headers["onceward-retry"]), ("200 internal", &"no".parse().unwrap()));
-        assert_eq!(post().await.said(), duplicate, "{path}");
-        assert_eq!(ledger.runs().len(), before + 1, "{path}");
+    let bad_gateway =
+        RejectionFormat::new(|rejected| Some(RejectionResponse::new(StatusCode::BAD_GATEWAY).json(&rejected.title())));
+    let formats: [(_, RejectionFormat, [u16; 2]); 3] = [
+        ("problem", RejectionFormat::problem(), [500, 500]),
+        ("envelope", Envelope::new().status_ok().into(), [200, 500]),
+        ("own", bad_gateway, [502, 502]),
+    ];
+    for (name, format, statuses) in formats {
+        let token = Protect::<F, _>::token(&guard, SubjectSource::anonymous()).rejections(format.clone());
+        let retryable = Protect::<F, _>::key(&guard, SubjectSource::anonymous(), KeyRules::retryable());
+        let routes = Routes::new()
+            .post("/token", token, handler.clone())
+            .post("/retryable", retryable.rejections(format.clone()), handler.clone())
+            .post("/at-most-once", keyed::<F>(&guard, format), handler.clone());
+        let ledger = Ledger::new();
+        let served = F::serve(&ledger, routes);
+        for (accept, status) in ["application/json", "text/html"].into_iter().zip(statuses) {
+            for (path, duplicate, runs) in
+                [("/token", "internal", 2), ("/retryable", "internal", 2), ("/at-most-once", "outcome_unknown", 1)]
+            {
+                let what = format!("{path}-{name}-{accept}");
+                let token = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();
+                let request = || http().post(format!("{}{path}", served.url)).header("accept", accept);
+                let post = || send(request().header(header::TOKEN, token.as_str()).header(KEY, &what));
+                let before = ledger.runs().len();
+                let first = post().await;
+                assert_eq!(first.said(), format!("{status} internal"), "{what}");
+                assert_eq!(first.headers["onceward-retry"], "no", "{what}");
+                assert_eq!(first.timing().as_deref(), Some("internal"), "{what}");
+                assert_eq!(post().await.outcome, duplicate, "{what}");
+                assert_eq!(ledger.runs().len(), before + runs, "{what}");
+            }
+        }
     }
 }
 
