@@ -14,17 +14,20 @@ use onceward_tests::handler::Handler;
 use onceward_tests::key_routes::KEY;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::on_every_framework;
+use onceward_tests::raw_http;
 use onceward_tests::reply::Reply;
 use onceward_tests::routes::{Route, Routes};
 use onceward_tests::shop_handlers::order;
 use onceward_tests::web_framework::WebFramework;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 on_every_framework! {
     function_chooses_status_headers_and_body,
     function_cannot_change_what_was_decided,
     function_that_panics_leaves_the_default,
     redirect_is_sent_to_navigating_browsers_only,
+    status_without_a_body_keeps_the_connection_readable,
     rejection_by_the_handler_has_the_format_of_its_route,
     next_step_of_another_service_is_removed_from_a_response,
     format_does_not_change_the_effect_of_an_internal_rejection,
@@ -128,6 +131,32 @@ async fn redirect_is_sent_to_navigating_browsers_only<F: WebFramework>() {
         for (accept, mode) in [("*/*", "cors"), ("application/json", ""), (turbo, "same-origin"), ("text/html", "")] {
             let expected = ("400 key_missing".to_owned(), None, "key_missing".into());
             assert_eq!(rejected(accept, mode).await, expected, "{status} {accept}");
+        }
+    }
+}
+
+async fn status_without_a_body_keeps_the_connection_readable<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    for status in [204, 205, 304] {
+        let bodied = RejectionFormat::new(move |_| {
+            Some(RejectionResponse::new(StatusCode::from_u16(status).unwrap()).body("text/plain", "HTTP/1.1 200 OK"))
+        });
+        let served = F::serve(&Ledger::new(), Routes::new().post("/orders", keyed::<F>(&guard, bodied), ordered()));
+        let request = |connection: &str| {
+            format!(
+                "POST /orders HTTP/1.1\r\nhost: shop\r\nsec-fetch-mode: navigate\r\nconnection: {connection}\r\n\
+                 content-length: 0\r\n\r\n"
+            )
+        };
+        let mut stream = raw_http::connect(&served.url).await;
+        stream.write_all([request("keep-alive"), request("close")].concat().as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).await.unwrap();
+        let heads: Vec<_> = answers.split("\r\n\r\n").collect();
+        assert_eq!((heads.len(), heads.last()), (3, Some(&"")), "{answers}");
+        for head in &heads[..2] {
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answers}");
+            assert!(head.contains("onceward-outcome: key_missing") && !head.contains("content-type"), "{answers}");
         }
     }
 }
