@@ -21,7 +21,8 @@ impl IntoResponse for GuardResponse {
     }
 }
 
-/// Responds with problem JSON. [`reject`] knows the request too, so it names the path, and sends a page to people.
+/// Responds with problem JSON in English, whatever the format of the route. [`reject`] knows the request too, so it sends the format of the
+/// route in the language of the client, names the path, and sends a page to people.
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         GuardResponse::without_request(&self).into_response()
