@@ -436,7 +436,8 @@ impl<F: Framework, P: SkipsLargeBodies> Protect<F, P> {
     /// ```
     #[must_use]
     pub fn skip_large_bodies(mut self) -> Protect<F, P::Compared> {
-        self.rules.reader.skips_large = true;
+        let is_remembered = matches!(&self.rules.route.policy, Policy::Interval(rules) if rules.remember.is_some());
+        self.rules.reader.skips_large = !is_remembered || self.rules.reader.key.is_some();
         self.retyped()
     }
 }

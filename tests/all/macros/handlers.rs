@@ -272,8 +272,10 @@ async fn every_kind_of_response_is_stored_and_replayed<F: Annotated>() {
     for (path, body, status) in
         [("/results", order("a"), 200), ("/results", failing("b", 422), 422), ("/responders", order("c"), 200)]
     {
-        let first = shop.with_key(path, &body.to_string().replace('"', ""), &body).await;
-        let second = shop.with_key(path, &body.to_string().replace('"', ""), &body).await;
+        // In a key without quotes, a comma would separate two keys.
+        let key = body.to_string().replace(['"', ','], "");
+        let first = shop.with_key(path, &key, &body).await;
+        let second = shop.with_key(path, &key, &body).await;
         let said = (first.said(), second.said());
         assert_eq!(said, (format!("{status} executed"), format!("{status} replayed")), "{path}");
         assert!(first.body.starts_with(b"receipt ") && first.body == second.body, "{path}");
