@@ -12,6 +12,7 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection, ConnectionProperties, ExchangeKind};
+use onceward::api::Code;
 use onceward::store::Redis;
 use onceward::{Fingerprint, Guard, Intent, Key, KeyRules, Policy, RunError, RunOutcome, Subject};
 
@@ -41,6 +42,11 @@ async fn handle(guard: Guard, delivery: Delivery) -> lapin::Result<()> {
             if let RunOutcome::Replayed(number) = &ran {
                 println!("acknowledged a duplicate of {order}, invoice {number}");
             }
+            delivery.ack(BasicAckOptions::default()).await.map(drop)
+        }
+        // The invoice was sent, but its number is not stored.
+        Err(RunError::Rejected(rejection)) if rejection.code() == Code::ReplyNotKept => {
+            println!("acknowledged a duplicate of {order}, number unknown");
             delivery.ack(BasicAckOptions::default()).await.map(drop)
         }
         Err(error) if error.is_temporary() || matches!(error, RunError::Failed(_)) => {

@@ -135,6 +135,8 @@ struct ClaimProgress {
     may_outlive: bool,
     /// Backoff between retries of a failed step.
     backoff: Backoff,
+    /// Age of the claim at the first retry of the outcome of an interval.
+    first_retry: Option<Duration>,
 }
 
 /// The remaining work on a claim.
@@ -180,6 +182,7 @@ impl Claim {
             running: None,
             may_outlive: false,
             backoff: renewal::backoff(terms.rules.lease),
+            first_retry: None,
         });
         let (begun, carried_on, is_settling) = (terms.engine.clock.steady(), OnceLock::new(), AtomicBool::new(false));
         Self { terms, record, carried_on, begun, is_settling, state }

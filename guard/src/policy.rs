@@ -121,8 +121,9 @@ impl IntervalRules {
     ///
     /// While the handler runs, the interval is extended, and a duplicate waits or is rejected as `in_progress`. The reply is stored for at
     /// least one second after the run, so that each duplicate that waits finds it: an interval ends later than `every` if less than a
-    /// second of it was left. A run that is not applied ends the interval at once. After a run whose outcome is unknown, duplicates
-    /// receive `outcome_unknown` until the interval ends, and for at least one second.
+    /// second of it was left. A run that is not applied ends the interval at once; a duplicate that waits then runs, but only in the
+    /// process of that run. After a run whose outcome is unknown, duplicates receive `outcome_unknown` until the interval ends, and for at
+    /// least one second.
     ///
     /// A duplicate by content receives the reply of *the same subject*: do not use this with an anonymous subject, unless all clients may
     /// see the reply. A duplicate by [name](crate::http::Protect::from) has to have the same content; otherwise it is rejected as

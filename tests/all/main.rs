@@ -166,6 +166,7 @@ mod rejections {
     mod own_formats;
     mod profiles;
     mod proxy;
+    mod proxy_template;
 }
 
 /// The recipes of the guides: webhooks, queues, scheduled jobs and locks.

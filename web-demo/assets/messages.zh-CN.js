@@ -50,7 +50,7 @@ export function unguardedMessage(_policy, answers) {
 
 function placed(policy, orders, count) {
   if (orders.length > 1) return `订单 ${orders.join("、")} 已下单，彼此间隔超过五秒。`;
-  return policy === "interval" && count.lost > 0 ? `订单 ${orders[0]} 已下单。` : `订单 ${orders[0]} 已下单，只有一次。`;
+  return policy === "interval" && count.lost > 0 ? `订单 ${orders[0]} 已下单。` : `订单 ${orders[0]} 已下单，仅此一单。`;
 }
 
 /** Describes the clicks that did not place the order. */

@@ -20,6 +20,7 @@ use super::{Protect, Protection};
 use crate::clock::Clock;
 use crate::effect::Effect;
 use crate::http::GuardResponse;
+use crate::language::Language;
 use crate::rejection::Rejection;
 use crate::warning_limit::WarningLimits;
 
@@ -72,6 +73,10 @@ where
     })
 }
 
+const NO_GUARD: &str = "This handler has no guard, so it did not run. The server log names the fix.";
+
+const CHINESE: &str = "该处理函数没有守卫，因此没有执行。服务器日志中给出了修复方法。";
+
 /// Responds in place of a handler that the application has given no guard.
 fn without_guard(handler: &str, head: &HttpRequest) -> HttpResponse<EitherBody<BoxBody>> {
     static LIMITS: LazyLock<WarningLimits> = LazyLock::new(|| WarningLimits::new(Clock::system()));
@@ -84,7 +89,7 @@ fn without_guard(handler: &str, head: &HttpRequest) -> HttpResponse<EitherBody<B
              `.app_data(onceward::actix::Protection::new(&guard, subject))` to the `App`, without `web::Data`"
         );
     }
-    let rejection = Rejection::new(Code::Internal);
+    let rejection = Rejection::new(Code::Internal).detail(NO_GUARD).detail_in(Language::SIMPLIFIED_CHINESE, CHINESE);
     let response = GuardResponse::without_guard(head, &rejection);
     HttpResponse::from(response.with_effect(Effect::NotApplied, Code::Internal)).map_into_left_body()
 }

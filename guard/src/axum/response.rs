@@ -9,8 +9,8 @@ use crate::guard::Guard;
 use crate::http::GuardResponse;
 use crate::rejection::Rejection;
 
-/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
-/// about it.
+/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the
+/// response is not stored; with `outcome_unknown` the effect is unknown, and `internal` counts as a 500, whatever status the format sends.
 pub fn reject(request: &Parts, guard: &Guard, rejection: &Rejection) -> Response {
     crate::tower::reject(request, guard, rejection)
 }
@@ -21,7 +21,8 @@ impl IntoResponse for GuardResponse {
     }
 }
 
-/// Responds with problem JSON. [`reject`] knows the request too, so it names the path, and sends a page to people.
+/// Responds with problem JSON in English, whatever the format of the route. [`reject`] knows the request too, so it sends the format of the
+/// route in the language of the client, names the path, and sends a page to people.
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         GuardResponse::without_request(&self).into_response()

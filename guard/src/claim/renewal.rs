@@ -52,7 +52,7 @@ impl Renewable for Claim {
             | ClaimStage::MarkingUnknown
             | ClaimStage::Revoking { .. } => self.settle_on(&mut state).await,
         };
-        let is_patient = self.age() < self.patience(&state.stage);
+        let is_patient = self.is_patient(&mut state);
         match next {
             NextStep::Renew(after) if is_patient => {
                 state.backoff.reset();
@@ -187,16 +187,20 @@ impl Claim {
         }
     }
 
-    /// Returns the age of the claim at which the background task gives up.
-    fn patience(&self, stage: &ClaimStage) -> Duration {
+    /// Returns whether the background task continues with the claim; otherwise it gives up.
+    fn is_patient(&self, state: &mut ClaimProgress) -> bool {
         let KeyRules { lease, ceiling, retain, at_most_once, .. } = self.terms.rules;
-        match (stage, &self.terms.origin) {
-            (ClaimStage::Running, _) => ceiling,
+        let age = self.age();
+        match (&state.stage, &self.terms.origin) {
+            (ClaimStage::Running, _) => age < ceiling,
             // A retryable claim expires on its own.
-            (ClaimStage::Releasing | ClaimStage::Truncating, _) if !at_most_once => ceiling.saturating_add(lease),
-            // An outcome is of no use after its interval.
-            (_, Origin::Interval(_)) => lease.saturating_mul(2),
-            _ => ceiling.saturating_add(retain),
+            (ClaimStage::Releasing | ClaimStage::Truncating, _) if !at_most_once => age < ceiling.saturating_add(lease),
+            // An outcome is of no use long after its interval, which lasts at least as long as its handler.
+            (_, Origin::Interval(_)) => {
+                let first = *state.first_retry.get_or_insert(age);
+                age < first.saturating_add(lease.saturating_mul(2))
+            }
+            _ => age < ceiling.saturating_add(retain),
         }
     }
 }

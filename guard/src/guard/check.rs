@@ -172,7 +172,7 @@ async fn unless_within(
     );
     Rejection::new(Code::Internal)
         .detail("The handler tried to claim what the guard around it has claimed, so its work did not run.")
-        .detail_in(Language::SIMPLIFIED_CHINESE, "处理程序试图占用其外层守卫已占用的提交，因此该部分没有执行。")
+        .detail_in(Language::SIMPLIFIED_CHINESE, "处理函数试图占用其外层守卫已占用的提交，因此该部分没有执行。")
 }
 
 /// Returns the ticket that a submission claims, or `None` if it presents no token or key for it.
@@ -278,7 +278,7 @@ pub(super) fn verify(mint: &Mint, bound: bool, intent: &Intent<'_>) -> Result<To
     if bound && !(token.names_action() && (token.names_subject() || intent.subject.is_anonymous())) {
         return Err(Rejection::new(Code::TokenInvalid)
             .detail("This submission needs a token that is bound to it. Fetch a token for its action and subject.")
-            .detail_in(Language::SIMPLIFIED_CHINESE, "此次提交需要与其绑定的令牌。请为对应的操作和主体获取令牌。"));
+            .detail_in(Language::SIMPLIFIED_CHINESE, "此次提交需要与其绑定的令牌。请为对应的操作和请求方获取令牌。"));
     }
     Ok(token)
 }

@@ -168,7 +168,7 @@ fn from_header(request: &impl RequestHead, name: &HeaderName) -> Result<Option<K
         (Some(value), None) => Key::from_header(value).map(Some).map_err(|bad| malformed(&bad)),
         (Some(_), Some(_)) => Err(Rejection::new(Code::KeyMalformed)
             .detail("The key was sent twice. Send it once.")
-            .detail_in(Language::SIMPLIFIED_CHINESE, "幂等键发送了两次，请只发送一次。")),
+            .detail_in(Language::SIMPLIFIED_CHINESE, "请求中有多个幂等键，请只保留一个。")),
     }
 }
 
@@ -195,7 +195,7 @@ where
     match (values.next(), values.next()) {
         (Some(_), Some(_)) => Err(Rejection::new(Code::KeyMalformed)
             .detail(format!("The key, `{name}`, was sent twice. Send it once."))
-            .detail_in(Language::SIMPLIFIED_CHINESE, format!("幂等键（`{name}`）发送了两次，请只发送一次。"))),
+            .detail_in(Language::SIMPLIFIED_CHINESE, format!("请求中有多个幂等键（`{name}`），请只保留一个。"))),
         (value, _) => {
             let what = format!("`{name}`");
             value.filter(|value| !value.is_empty()).map(|value| text_of(value, &what, &what)).transpose()

@@ -14,7 +14,7 @@ const DETAIL: &str = "Two guards around this route claim the same submission, so
                       remove one of them.";
 
 const CHINESE: &str =
-    "该路由外有两个守卫占用同一次提交，因此处理程序没有执行。服务器日志中列出了这两个守卫，请移除其中一个。";
+    "该路由外有两个守卫占用同一次提交，因此处理函数没有执行。服务器日志中列出了这两个守卫，请移除其中一个。";
 
 impl Route {
     /// Returns the rejection, unless the conflicting claim belongs to an outer guard on the same request. That is an error in the

@@ -263,7 +263,8 @@ impl<F: Framework> Protect<F, IntervalPolicy> {
     /// [`IntervalRules::remember`] for the end of the interval and for what a duplicate receives after each effect.
     ///
     /// A duplicate that arrives while the first request runs waits for its response, for 10 seconds at most; [`wait`](Protect::wait)
-    /// changes that. If the first was not applied, one of the waiting duplicates runs.
+    /// changes that. If the first was not applied, one of the duplicates that wait in the process of the first runs. At another process,
+    /// which cannot tell a released interval from one whose owner died, they are rejected as `in_progress`.
     ///
     /// All requests of one subject with the same content receive the same response. With an anonymous subject these are the requests of all
     /// clients.

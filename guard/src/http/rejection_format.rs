@@ -93,6 +93,11 @@ impl RejectionFormat {
                 written.status = rejected.status();
                 written.headers.retain(|(name, _)| name != "location");
             }
+            // HTTP allows no body with these. A client would take it for the beginning of the next response on the connection.
+            if matches!(written.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED) {
+                written.body = Bytes::new();
+                written.headers.retain(|(name, _)| name != "content-type");
+            }
             written
         })
     }
@@ -211,7 +216,7 @@ impl RejectionResponse {
         self
     }
 
-    /// Sets the body and its `Content-Type`.
+    /// Sets the body and its `Content-Type`. Neither is sent with status 204, 205 or 304, which allow no body.
     #[must_use]
     pub fn body(mut self, content_type: impl Into<Bytes>, body: impl Into<Bytes>) -> Self {
         self.body = body.into();

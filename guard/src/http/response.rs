@@ -114,11 +114,8 @@ impl GuardResponse {
         let id_label = is_page.then(|| texts.page().2.request);
         let response = Self { status, headers, body, id_label, effect: None, outcome: None };
         match code {
-            // The status would tell an outer guard that the run took effect.
-            Code::Internal if response.status < StatusCode::INTERNAL_SERVER_ERROR => {
-                response.with_effect(Effect::Unknown, code)
-            }
-            Code::Internal => response,
+            // No statement: the policy judges the status of the code.
+            Code::Internal => Self { outcome: Some(Outcome::Rejected(code)), ..response },
             Code::OutcomeUnknown | Code::UpstreamTimeout | Code::UpstreamFailed => {
                 response.with_effect(Effect::Unknown, code)
             }
@@ -222,7 +219,7 @@ impl GuardResponse {
         &self.body
     }
 
-    /// Returns the effect that outer guards assume; `None` means that the status decides.
+    /// Returns the effect that outer guards assume; `None` means that the status decides, for a rejection that of its code.
     pub fn effect(&self) -> Option<Effect> {
         self.effect
     }
@@ -348,7 +345,7 @@ mod tests {
         let reported = |code| (reject(code, None).effect(), reject(code, None).outcome());
         assert_eq!(reported(Code::TokenUsed), (Some(Effect::NotApplied), Some(Outcome::Rejected(Code::TokenUsed))));
         assert_eq!(reported(Code::OutcomeUnknown).0, Some(Effect::Unknown));
-        assert_eq!(reported(Code::Internal), (None, None));
+        assert_eq!(reported(Code::Internal), (None, Some(Outcome::Rejected(Code::Internal))));
         let page = reject(Code::TokenUsed, Some(b"text/html"));
         assert_eq!(header(&page, "content-type"), Some(&b"text/html; charset=utf-8"[..]));
         assert!(header(&page, "content-security-policy").is_some());

@@ -118,8 +118,13 @@ impl<F: Framework> RouteRules<F> {
 
     /// Decides the effect of the response. `guarded` is `None` for a request that no guard admitted.
     pub(super) fn judge(&self, answer: &impl HandlerResponse<F>, guarded: Option<&GuardedRequest>) -> Judgement {
+        let status = match answer.outcome() {
+            // The format of the route chooses the status that is sent.
+            Some(Outcome::Rejected(code)) => code.status(),
+            _ => answer.status(),
+        };
         let facts = ResponseFacts {
-            status: answer.status(),
+            status,
             handler: answer.effect(),
             entry: guarded.map_or(Entry::Unmarked, GuardedRequest::entry),
             source: answer.source(),

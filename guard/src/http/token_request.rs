@@ -45,7 +45,7 @@ async fn issue<R: RequestHead>(
     if asked.subject.is_some() {
         return Err(Rejection::new(Code::BadRequest)
             .detail("`subject` is not accepted here: the application decides which subject the token belongs to.")
-            .detail_in(Language::SIMPLIFIED_CHINESE, "此处不接受 `subject`：令牌所属的主体由应用决定。"));
+            .detail_in(Language::SIMPLIFIED_CHINESE, "此处不接受 `subject`：令牌所属的请求方由应用决定。"));
     }
     let ttl = guard.ttl(asked.ttl, guard.token_ttl())?;
     let bound = Binding::to(asked.action.as_deref(), subject);

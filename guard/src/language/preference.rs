@@ -1,5 +1,7 @@
 //! How well a language suits an `Accept-Language` header (RFC 9110, section 12.5.4; lookup of RFC 4647).
 
+use std::cmp::Reverse;
+
 /// The weights that the ranges of a header give to one language.
 #[derive(Debug, Default)]
 pub(super) struct Preference {
@@ -21,16 +23,19 @@ enum Closeness {
     Exact,
 }
 
-/// An acceptable language: its weight in thousandths, and the place of the range.
+/// An acceptable language: its weight in thousandths, the place of the range, and how precisely that names the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Choice {
     weight: u16,
     place: usize,
+    /// `None` if the range is `*`.
+    closeness: Option<Closeness>,
 }
 
 impl Choice {
     pub(super) fn is_better_than(self, other: Self) -> bool {
-        self.weight > other.weight || (self.weight == other.weight && self.place < other.place)
+        let rank = |choice: Self| (choice.weight, Reverse(choice.place), choice.closeness);
+        rank(self) > rank(other)
     }
 }
 
@@ -41,17 +46,17 @@ impl Preference {
         for (place, range) in header.split(',').enumerate() {
             let mut parts = range.split(';');
             let range = parts.next().unwrap_or_default().trim();
-            preference.add(tag, range, Choice { weight: weight(parts), place });
+            preference.add(range, Choice { weight: weight(parts), place, closeness: closeness(tag, range) });
         }
         preference
     }
 
-    fn add(&mut self, tag: &str, range: &str, choice: Choice) {
+    fn add(&mut self, range: &str, choice: Choice) {
         if range == "*" {
             self.any = self.any.or(Some(choice));
             return;
         }
-        let Some(closeness) = closeness(tag, range) else { return };
+        let Some(closeness) = choice.closeness else { return };
         // Of several ranges that are equally close, the one with the highest weight counts: `en-GB;q=0, en-US` accepts `en`.
         self.closest = self.closest.max(Some((closeness, choice.weight)));
         if self.named.is_none_or(|other| choice.is_better_than(other)) {

@@ -123,6 +123,15 @@ fn application_adds_languages() {
     let missing = languages.texts(Code::KeyReused, Some(b"pt-BR"));
     assert_eq!((missing.tag(), missing.title()), ("en", Code::KeyReused.title()), "a missing code is said in English");
     assert_eq!(languages.texts(Code::TokenUsed, Some(b"pt-BR")).page().0, "en", "the language has no page");
+    let added = ["pt", "pt-BR", "zh-TW", "zh-HK", "en-GB"].map(|tag| Language::new(tag, words("own")));
+    let languages = added.into_iter().fold(Languages::negotiated(), Languages::with);
+    let tag = |header: &str| languages.tag_for(Some(header.as_bytes())).to_owned();
+    for exact in ["pt", "pt-BR", "zh-TW", "zh-HK", "en-GB", "en"] {
+        assert_eq!(tag(exact), exact);
+    }
+    assert_eq!(tag("en-GB,en;q=0.9"), "en-GB");
+    assert_eq!((tag("en-AU").as_str(), tag("en, en-GB").as_str(), tag("pt-PT").as_str()), ("en", "en", "pt"));
+    assert_eq!(tag("zh-MO, zh-HK;q=0.9"), "zh-TW", "the weight counts before the closeness");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::guard::{Guard, IssueError};
 use crate::intent::Intent;
 use crate::key::Key;
 use crate::policy::{IntervalRules, KeyRules, Policy, TokenRules};
+use crate::reply::Reply;
 use crate::store::{Admission, Bytes, Compared, Epoch, Memory, Room, Store, StoreError, async_trait};
 use crate::subject::Subject;
 use crate::ticket::Ticket;
@@ -239,6 +240,31 @@ async fn run_is_renewed_while_the_store_does_not_answer() {
     let again = bench.ask(&policy, "k").await;
     assert!(matches!(again, Ok(Verdict::Reject(rejection)) if rejection.code() == Code::InProgress));
     pass.complete(None).await.unwrap();
+}
+
+/// The store refuses the outcome twice, after a handler that took longer than the claim lives without renewals.
+#[tokio::test]
+async fn outcome_of_a_long_run_in_an_interval_is_stored_once_there_is_room() {
+    let policy = Policy::interval(IntervalRules::new().every(LEASE).unwrap().remember());
+    for is_known in [true, false] {
+        let bench = Bench::new();
+        let Ok(Verdict::Run(pass)) = bench.ask(&policy, "k").await else { panic!("the interval is free") };
+        bench.pass(LEASE * 3).await;
+        bench.store.is_full.store(true, Ordering::SeqCst);
+        let settled = if is_known { pass.complete(Some(Reply::new(201, "made"))).await } else { pass.unknown().await };
+        assert!(settled.is_err(), "{settled:?}");
+        bench.pass(LEASE / 3).await;
+        bench.store.is_full.store(false, Ordering::SeqCst);
+        let outcome = loop {
+            match bench.ask(&policy, "k").await.unwrap() {
+                Verdict::Reject(rejection) if rejection.code() == Code::InProgress => bench.pass(SECOND / 2).await,
+                Verdict::Reject(rejection) => break rejection.code().as_str(),
+                Verdict::Replay(reply) if reply.status() == 201 => break "replayed",
+                other => panic!("the outcome is lost: {other:?}"),
+            }
+        };
+        assert_eq!(outcome, if is_known { "replayed" } else { "outcome_unknown" });
+    }
 }
 
 /// The write of a claim that the store does not have may still arrive. So the revocation is repeated a few times, until one lease after

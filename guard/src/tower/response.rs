@@ -21,8 +21,8 @@ impl<B> MarkEffect for Response<B> {
     }
 }
 
-/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the response is not stored; with `outcome_unknown` the effect is unknown, and `internal` makes no statement
-/// about it.
+/// Creates the response to a rejection, in the format of the route. If a handler returns it, it means that nothing took effect, so the
+/// response is not stored; with `outcome_unknown` the effect is unknown, and `internal` counts as a 500, whatever status the format sends.
 pub fn reject<B: From<Bytes>>(request: &Parts, guard: &Guard, rejection: &Rejection) -> Response<B> {
     let format = request.extensions.get::<RejectionFormat>().cloned().unwrap_or_default();
     Response::from(GuardResponse::formatted_to(request, &format, guard, rejection)).map(B::from)

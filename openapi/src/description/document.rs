@@ -5,23 +5,30 @@ use std::fmt;
 
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::Type;
-use utoipa::openapi::{Content, ObjectBuilder, OpenApi, Ref, RefOr, Required, Response};
+use utoipa::openapi::{Components, Content, ObjectBuilder, OpenApi, Ref, RefOr, Required, Response};
 
 use super::rejection_schema::RejectionSchema;
 use super::{DescribedPolicy, DescribedRoute, Description, KeyPlace};
 use crate::header;
 use crate::problem::Code;
 
-/// Routes of a description that the document does not have; see [`Description::add_to`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotDocumented(
-    /// The paths.
-    pub Vec<String>,
-);
+/// The parts of a description that could not be added to a document; see [`Description::add_to`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotDocumented {
+    /// The paths of the routes without an operation.
+    pub paths: Vec<String>,
+    /// The references of parameters and responses that do not lead to a component of the document.
+    pub references: Vec<String>,
+}
 
 impl fmt::Display for NotDocumented {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the document has no operation for {}", self.0.join(", "))
+        let paths = (&self.paths, "the document has no operation for");
+        let references = (&self.references, "the document has no component for the reference");
+        let parts = [paths, references].into_iter().filter(|(names, _)| !names.is_empty());
+        let parts: Vec<_> = parts.map(|(names, text)| format!("{text} {}", names.join(", "))).collect();
+        f.write_str(&parts.join("; "))
     }
 }
 
@@ -32,25 +39,32 @@ impl Description {
     /// expect: 400, 409, 422 and others, each with its codes and the schema of its format: `OncewardProblem`, `OncewardAcpError`,
     /// `OncewardUcpError` or `OncewardStripeError`. Parameters and texts that the application has written itself stay.
     ///
+    /// A reference to a response in the components is replaced by a copy of that response, with the rejections.
+    ///
     /// With rejections in an envelope, or in a format of the application, only the parameters are added: their shape is not known here.
     ///
     /// # Errors
-    /// If the document has no operation for a route. All other routes have been added.
+    /// If the document has no operation for a route, or if a parameter or response is a reference that leads out of the document. The
+    /// operation with such a reference lacks the parameters, or that response the rejections; everything else has been added.
     pub fn add_to(&self, document: &mut OpenApi) -> Result<(), NotDocumented> {
-        let mut missing = Vec::new();
+        let mut missing = NotDocumented::default();
+        let components = document.components.get_or_insert_default();
         for route in self.routes.iter().filter(|route| route.policy != DescribedPolicy::None) {
-            let mut operations: Vec<_> =
-                document.paths.paths.get_mut(&route.path).map(|item| operations(item, route)).unwrap_or_default();
-            operations.iter_mut().for_each(|operation| add(operation, route));
+            let item = document.paths.paths.get_mut(&route.path);
+            let shared = item.as_ref().and_then(|item| item.parameters.clone()).unwrap_or_default();
+            let operations = item.map(|item| operations(item, route)).unwrap_or_default();
             if operations.is_empty() {
-                missing.push(route.path.clone());
+                missing.paths.push(route.path.clone());
+            }
+            for operation in operations {
+                missing.references.extend(add_parameters(operation, &shared, route, components).err());
+                missing.references.extend(add_rejections(operation, route, components));
             }
         }
-        let schemas = &mut document.components.get_or_insert_default().schemas;
         for schema in self.routes.iter().filter_map(|route| RejectionSchema::of(&route.rejections)) {
-            schemas.insert(schema.name.to_owned(), schema.build());
+            components.schemas.insert(schema.name.to_owned(), schema.build());
         }
-        if missing.is_empty() { Ok(()) } else { Err(NotDocumented(missing)) }
+        if missing == NotDocumented::default() { Ok(()) } else { Err(missing) }
     }
 }
 
@@ -68,18 +82,69 @@ fn operations<'a>(item: &'a mut PathItem, route: &DescribedRoute) -> Vec<&'a mut
     methods.into_iter().filter(|(name, _)| is_protected(name)).filter_map(|(_, operation)| operation.as_mut()).collect()
 }
 
-fn add(operation: &mut Operation, route: &DescribedRoute) {
+/// Adds the parameters that the operation, or its path, does not have. Returns the reference that leads nowhere, if there is one: it may
+/// stand for any parameter.
+fn add_parameters(
+    operation: &mut Operation,
+    shared: &[RefOr<Parameter>],
+    route: &DescribedRoute,
+    components: &Components,
+) -> Result<(), String> {
+    let added = parameters(route);
+    if added.is_empty() {
+        return Ok(());
+    }
     let own = operation.parameters.get_or_insert_default();
-    for parameter in parameters(route) {
-        if !own.iter().any(|other| is_same(other, &parameter)) {
-            own.push(RefOr::T(parameter));
+    let known = own.iter().chain(shared).map(|parameter| resolve(parameter, &components.parameters, PARAMETERS));
+    let known = known.collect::<Result<Vec<_>, _>>()?;
+    let new = added.into_iter().filter(|added| !known.iter().any(|known| is_same(known, added)));
+    let new: Vec<_> = new.map(RefOr::T).collect();
+    own.extend(new);
+    Ok(())
+}
+
+/// Adds the rejections to the responses. Returns the references that lead nowhere.
+fn add_rejections(operation: &mut Operation, route: &DescribedRoute, components: &Components) -> Vec<String> {
+    let mut lost = Vec::new();
+    for (status, text) in rejections(route) {
+        let responses = &mut operation.responses.responses;
+        let described = responses.entry(status.to_string()).or_insert_with(|| RefOr::T(Response::default()));
+        match resolve(described, &components.responses, RESPONSES) {
+            Ok(response) => {
+                let mut response = response.clone();
+                // Next to a reference, a description replaces that of the component.
+                if let RefOr::Ref(reference) = described
+                    && !reference.description.is_empty()
+                {
+                    response.description.clone_from(&reference.description);
+                }
+                describe(&mut response, &text, RejectionSchema::of(&route.rejections));
+                *described = RefOr::T(response);
+            }
+            Err(reference) => lost.push(reference),
         }
     }
-    for (status, text) in rejections(route) {
-        let response = operation.responses.responses.entry(status.to_string());
-        if let RefOr::T(response) = response.or_insert_with(|| RefOr::T(Response::default())) {
-            describe(response, &text, RejectionSchema::of(&route.rejections));
-        }
+    lost
+}
+
+const PARAMETERS: &str = "#/components/parameters/";
+const RESPONSES: &str = "#/components/responses/";
+
+/// Follows references to the component, whose location begins with `place`. Returns the one that leads nowhere as the error.
+fn resolve<'a, T>(
+    mut value: &'a RefOr<T>,
+    components: &'a BTreeMap<String, RefOr<T>>,
+    place: &str,
+) -> Result<&'a T, String> {
+    // References to each other end too.
+    for _ in 0..=components.len() {
+        let RefOr::Ref(Ref { ref_location, .. }) = value else { break };
+        let name = ref_location.strip_prefix(place);
+        value = name.and_then(|name| components.get(name)).ok_or_else(|| ref_location.clone())?;
+    }
+    match value {
+        RefOr::T(value) => Ok(value),
+        RefOr::Ref(reference) => Err(reference.ref_location.clone()),
     }
 }
 
@@ -94,8 +159,7 @@ fn describe(response: &mut Response, text: &str, schema: Option<RejectionSchema>
 }
 
 /// Header names are compared without case.
-fn is_same(one: &RefOr<Parameter>, other: &Parameter) -> bool {
-    let RefOr::T(one) = one else { return false };
+fn is_same(one: &Parameter, other: &Parameter) -> bool {
     let is_header = matches!(one.parameter_in, ParameterIn::Header);
     match (&one.parameter_in, &other.parameter_in) {
         (ParameterIn::Header, ParameterIn::Header) | (ParameterIn::Query, ParameterIn::Query) => {

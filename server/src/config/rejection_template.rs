@@ -25,7 +25,7 @@ pub const FIELDS: [(&str, &str, &str); 4] = [
         "{ X-Error = \"{code}\" }",
         "Further headers; their fields are `{code}`, `{status}`, `{retry}`, `{retry_after}` and `{language}`",
     ),
-    ("status", "{ key_reused = 409, too_soon = 429 }", "The HTTP status of a code. Default: that of the error codes"),
+    ("status", "{ key_reused = 409, locked = 409 }", "The HTTP status of a code. Default: that of the error codes"),
 ];
 
 /// Parses the table.
@@ -118,7 +118,7 @@ mod tests {
         let template = parsed(&text).unwrap();
         assert_eq!(template.content_type, "application/json");
         assert_eq!(template.headers[0].0, "x-error");
-        let statuses = [(Code::KeyReused, StatusCode::CONFLICT), (Code::TooSoon, StatusCode::TOO_MANY_REQUESTS)];
+        let statuses = [(Code::KeyReused, StatusCode::CONFLICT), (Code::Locked, StatusCode::CONFLICT)];
         assert_eq!(template.statuses, statuses);
         assert_eq!(parsed("body = \"{title}\"\ncontent_type = \"text/plain\"").unwrap().content_type, "text/plain");
     }

@@ -46,7 +46,7 @@ impl ForwardedRequest {
             bad_request(
                 "The original request is missing. The gateway must send its method and URI in X-Original-Method and X-Original-URI, or in \
                  X-Forwarded-Method and X-Forwarded-Uri, or append the URI to /forward-auth.",
-                "缺少原始请求。网关必须在 X-Original-Method 和 X-Original-URI（或 X-Forwarded-Method 和 X-Forwarded-Uri）中发送其方法和 URI,\
+                "缺少原始请求。网关必须在 X-Original-Method 和 X-Original-URI（或 X-Forwarded-Method 和 X-Forwarded-Uri）中发送其方法和 URI，\
                  或将 URI 附加在 /forward-auth 之后。",
             )
         })

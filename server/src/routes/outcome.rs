@@ -54,7 +54,7 @@ async fn outcome_of_one(request: &HttpRequest, body: web::Payload, context: &Con
                 if given.is_none() {
                     return Err(bad_request(
                         format!("`{field}` is missing: a key belongs to an action and a subject."),
-                        format!("缺少 `{field}`：幂等键属于某个操作和某个主体。"),
+                        format!("缺少 `{field}`：幂等键属于某个操作和某个请求方。"),
                     )
                     .into());
                 }

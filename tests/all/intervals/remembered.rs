@@ -13,7 +13,7 @@ use onceward::{
     Effect, Fields, Guard, Intent, IntervalRules, Key, KeyRules, ManualClock, Policy, Reply, RunOutcome, Settled,
     Subject, Verdict, testing,
 };
-use onceward_api::Code;
+use onceward_api::{Code, header};
 use onceward_tests::client::{Answer, at_last, http, send};
 use onceward_tests::database::Sqlite;
 use onceward_tests::handler::Handler;
@@ -303,6 +303,9 @@ async fn short_interval_lasts_a_second_after_its_run<F: WebFramework>() {
         let bed = Bed::changed::<F, _>(every(interval), |protect| protect);
         let (end, unknown) = (interval.max(Duration::from_secs(1)), || send(bed.post("/panic").body("tea")));
         assert_eq!((bed.ask().await.said().as_str(), unknown().await.status), (RAN, 500));
+        // The outcome of a panic is written in the background.
+        let look = || send(bed.post("/panic").header(header::LOOK, "true").body("tea"));
+        until("the outcome is stored", LONG, async || look().await.outcome == "outcome_unknown").await;
         bed.clock.advance(end - MILLISECOND);
         assert_eq!(bed.ask().await.said(), REPLAYED, "{interval:?}");
         assert_eq!(unknown().await.said(), "409 outcome_unknown", "{interval:?}");

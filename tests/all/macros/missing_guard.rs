@@ -13,11 +13,14 @@ use crate::PEER;
 async fn handler_without_guard_responds_500_and_logs_one_error_with_the_fix() {
     let (ledger, log) = (Ledger::new(), tempfile::NamedTempFile::new().unwrap());
     let peer = Peer::start_logging(PEER, "annotated-without-guard", "memory:", &ledger, log.path());
-    for _ in 0..5 {
+    let english = "This handler has no guard, so it did not run. The server log names the fix.";
+    let chinese = "该处理函数没有守卫，因此没有执行。服务器日志中给出了修复方法。";
+    for (language, detail) in [("en", english), ("zh-CN", chinese), ("fr", english), ("en", english), ("zh", chinese)] {
         let request = http().post(format!("{}/payments", peer.url)).header("idempotency-key", "k");
+        let request = request.header("accept-language", language);
         let answer = send(request.json(&json!({"order": {"id": "a"}}))).await;
         assert_eq!((answer.status, answer.problem().code.as_str()), (500, "internal"), "{answer:?}");
-        assert!(!String::from_utf8_lossy(&answer.body).contains("app_data"), "the client does not see the fix");
+        assert_eq!(answer.problem().detail, detail);
     }
     assert!(ledger.runs().is_empty(), "the handler ran without a guard");
     let log = fs::read_to_string(log.path()).unwrap();

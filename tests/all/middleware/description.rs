@@ -167,7 +167,7 @@ fn document_of(document: &utoipa::openapi::OpenApi) -> Value {
 fn openapi_document_of_the_application_receives_parameters_and_rejections() {
     let mut document = Api::openapi();
     let undocumented = described::<Tower>().add_to(&mut document).unwrap_err();
-    assert_eq!(undocumented.0, ["/search", "/named"]);
+    assert_eq!(undocumented.paths, ["/search", "/named"]);
     let document = document_of(&document);
     let order = &document["paths"]["/orders"]["post"];
     assert_eq!(
@@ -197,6 +197,76 @@ fn openapi_document_of_the_application_receives_parameters_and_rejections() {
     for operation in untouched {
         assert_eq!(operation["responses"].as_object().unwrap().len(), 1, "{operation}");
     }
+}
+
+/// A document with components, as applications write it by hand or generate it.
+fn document_with_references() -> utoipa::openapi::OpenApi {
+    let key = json!({"name": "idempotency-key", "in": "header", "required": true, "schema": {"type": "string"}});
+    let order = |parameters: Value, responses: Value| json!({"parameters": parameters, "responses": responses});
+    let shared = json!({"201": {"description": "Created"}, "409": {"$ref": "#/components/responses/Sold"}});
+    let renamed = json!({"409": {"$ref": "#/components/responses/Sold", "description": "Booked"}});
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Shop", "version": "1"},
+        "paths": {
+            "/orders": {"post": order(json!([{"$ref": "#/components/parameters/Alias"}]), shared.clone())},
+            "/rooms": {"parameters": [key.clone()], "post": order(json!([]), renamed)},
+            "/away": {"post": order(json!([{"$ref": "shop.yaml#/key"}]), json!({"409": {"$ref": "#/nowhere"}}))},
+            "/loop": {"post": order(json!([{"$ref": "#/components/parameters/Loop"}]), json!({}))},
+            "/free": {"post": order(json!([]), shared)},
+        },
+        "components": {
+            "parameters": {
+                "Key": key,
+                "Alias": {"$ref": "#/components/parameters/Key"},
+                "Loop": {"$ref": "#/components/parameters/Loop"},
+            },
+            "responses": {"Sold": {"description": "Sold out"}},
+        },
+    });
+    serde_json::from_value(document).unwrap()
+}
+
+#[test]
+fn references_of_the_application_are_followed() {
+    let guard = Guard::new(Memory::new());
+    let key = Protect::<Tower, KeyPolicy>::key(&guard, SubjectSource::anonymous(), KeyRules::at_most_once());
+    let described = |paths: &[&str]| {
+        let routes = paths.iter().map(|path| key.describe(&format!("POST {path}")));
+        let mut document = document_with_references();
+        let added = routes.fold(Description::new(), Description::route).add_to(&mut document);
+        let document: Value = serde_json::from_str(&document.to_json().unwrap()).unwrap();
+        (document, added)
+    };
+    let (document, added) = described(&["/orders", "/rooms"]);
+    added.unwrap();
+    for (path, own, parameters) in [("/orders", "Sold out", 1), ("/rooms", "Booked", 0)] {
+        let operation = &document["paths"][path]["post"];
+        assert_eq!(operation["parameters"].as_array().unwrap().len(), parameters, "the key is documented once: {path}");
+        let conflict = operation["responses"]["409"]["description"].as_str().unwrap();
+        assert!(conflict.starts_with(&format!("{own}\n\n`")) && conflict.contains("`in_progress`"), "{conflict}");
+    }
+    assert_eq!(document["components"]["responses"]["Sold"], json!({"description": "Sold out"}));
+    assert_eq!(document["paths"]["/free"]["post"]["responses"]["409"]["$ref"], "#/components/responses/Sold");
+
+    let (document, added) = described(&["/orders", "/away", "/loop", "/none"]);
+    let missing = added.unwrap_err();
+    let lost = ["shop.yaml#/key", "#/nowhere", "#/components/parameters/Loop"];
+    assert_eq!(
+        (&missing.paths[..], &missing.references[..]),
+        (&["/none".to_owned()][..], &lost.map(str::to_owned)[..])
+    );
+    assert_eq!(
+        missing.to_string(),
+        "the document has no operation for /none; the document has no component for the reference shop.yaml#/key, \
+         #/nowhere, #/components/parameters/Loop"
+    );
+    let away = &document["paths"]["/away"]["post"];
+    assert_eq!(
+        (&away["parameters"].as_array().unwrap().len(), &away["responses"]["409"]["$ref"]),
+        (&1, &json!("#/nowhere"))
+    );
+    assert!(away["responses"]["503"].is_object(), "{away}");
 }
 
 /// A rejection that a client really receives conforms to the schema in the merged document, whatever the profile.

@@ -50,7 +50,7 @@ impl Drop for Consumer {
     }
 }
 
-/// Opens a channel whose messages the broker confirms, and declares the queue.
+/// Opens a channel whose messages the broker confirms, and declares the queues.
 async fn publisher(broker: &RabbitMq) -> (Connection, Channel) {
     let connection = Connection::connect(&broker.url(), ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
@@ -60,6 +60,7 @@ async fn publisher(broker: &RabbitMq) -> (Connection, Channel) {
     let mut arguments = FieldTable::default();
     arguments.insert("x-dead-letter-exchange".into(), AMQPValue::LongString(DEAD.into()));
     channel.queue_declare(QUEUE.into(), QueueDeclareOptions::durable(), arguments).await.unwrap();
+    channel.queue_declare(DEAD.into(), QueueDeclareOptions::durable(), FieldTable::default()).await.unwrap();
     (connection, channel)
 }
 
@@ -195,6 +196,27 @@ async fn message_whose_consumer_died_under_at_most_once_becomes_a_dead_letter() 
     publish(&channel, "o-2").await;
     until("the next message runs", LONG, || async { !ledger.runs().is_empty() }).await;
     assert_eq!(ledger.runs(), [sent("o-2")]);
+}
+
+/// The first run took effect, and its value is not stored: there is nothing to decide.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn message_whose_value_is_not_stored_is_acknowledged() {
+    let (broker, redis, ledger) = (RabbitMq::start().await, RedisServer::start(), Ledger::new());
+    let (_connection, channel) = publisher(&broker).await;
+    let id = Key::new(id_of("o-1")).unwrap();
+    let intent = Intent::new("send invoice", Subject::anonymous()).key(&id);
+    let intent = intent.fingerprint(Fingerprint::of_bytes(b"o-1"));
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap());
+    let Ok(Verdict::Run(pass)) = guard.check(&Policy::key(KeyRules::retryable()), &intent).await else {
+        panic!("the key is free")
+    };
+    pass.complete(None).await.unwrap();
+    let _consumer = Consumer::start(&broker.url(), &redis, &ledger);
+    publish(&channel, "o-1").await;
+    publish_as(&channel, None, "without an id").await;
+    assert_eq!(dead_letters(&channel, 1).await, ["without an id"]);
+    until("the message is acknowledged", LONG, || async { !ledger.runs().is_empty() }).await;
+    assert_eq!(ledger.runs(), ["acknowledged a duplicate of o-1, number unknown"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,20 +14,23 @@ use onceward_tests::handler::Handler;
 use onceward_tests::key_routes::KEY;
 use onceward_tests::ledger::Ledger;
 use onceward_tests::on_every_framework;
+use onceward_tests::raw_http;
 use onceward_tests::reply::Reply;
 use onceward_tests::routes::{Route, Routes};
 use onceward_tests::shop_handlers::order;
 use onceward_tests::web_framework::WebFramework;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 on_every_framework! {
     function_chooses_status_headers_and_body,
     function_cannot_change_what_was_decided,
     function_that_panics_leaves_the_default,
     redirect_is_sent_to_navigating_browsers_only,
+    status_without_a_body_keeps_the_connection_readable,
     rejection_by_the_handler_has_the_format_of_its_route,
     next_step_of_another_service_is_removed_from_a_response,
-    internal_rejection_with_status_200_is_unknown,
+    format_does_not_change_the_effect_of_an_internal_rejection,
     inner_guard_has_its_own_format,
     unprotected_route_is_reported_in_the_chosen_format,
     replay_observation_and_token_request_keep_their_shape,
@@ -132,7 +135,33 @@ async fn redirect_is_sent_to_navigating_browsers_only<F: WebFramework>() {
     }
 }
 
-async fn internal_rejection_with_status_200_is_unknown<F: WebFramework>() {
+async fn status_without_a_body_keeps_the_connection_readable<F: WebFramework>() {
+    let guard = Guard::new(Memory::new());
+    for status in [204, 205, 304] {
+        let bodied = RejectionFormat::new(move |_| {
+            Some(RejectionResponse::new(StatusCode::from_u16(status).unwrap()).body("text/plain", "HTTP/1.1 200 OK"))
+        });
+        let served = F::serve(&Ledger::new(), Routes::new().post("/orders", keyed::<F>(&guard, bodied), ordered()));
+        let request = |connection: &str| {
+            format!(
+                "POST /orders HTTP/1.1\r\nhost: shop\r\nsec-fetch-mode: navigate\r\nconnection: {connection}\r\n\
+                 content-length: 0\r\n\r\n"
+            )
+        };
+        let mut stream = raw_http::connect(&served.url).await;
+        stream.write_all([request("keep-alive"), request("close")].concat().as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).await.unwrap();
+        let heads: Vec<_> = answers.split("\r\n\r\n").collect();
+        assert_eq!((heads.len(), heads.last()), (3, Some(&"")), "{answers}");
+        for head in &heads[..2] {
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answers}");
+            assert!(head.contains("onceward-outcome: key_missing") && !head.contains("content-type"), "{answers}");
+        }
+    }
+}
+
+async fn format_does_not_change_the_effect_of_an_internal_rejection<F: WebFramework>() {
     let guard = Guard::new(Memory::new());
     let its = guard.clone();
     let handler = Handler::of_head(move |call| {
@@ -140,22 +169,39 @@ async fn internal_rejection_with_status_200_is_unknown<F: WebFramework>() {
         let reply = Reply::rejection(&its, Rejection::new(Code::Internal));
         async move { reply }
     });
-    let envelope = || Envelope::new().status_ok();
-    let retryable = Protect::<F, _>::key(&guard, SubjectSource::anonymous(), KeyRules::retryable());
-    let routes = Routes::new().post("/at-most-once", keyed::<F>(&guard, envelope()), handler.clone()).post(
-        "/retryable",
-        retryable.rejections(envelope()),
-        handler,
-    );
-    let ledger = Ledger::new();
-    let served = F::serve(&ledger, routes);
-    for (path, duplicate) in [("/at-most-once", "200 outcome_unknown"), ("/retryable", "200 in_progress")] {
-        let post = async || send(http().post(format!("{}{path}", served.url)).header(KEY, "k")).await;
-        let before = ledger.runs().len();
-        let first = post().await;
-        assert_eq!((first.said().as_str(), &first.headers["onceward-retry"]), ("200 internal", &"no".parse().unwrap()));
-        assert_eq!(post().await.said(), duplicate, "{path}");
-        assert_eq!(ledger.runs().len(), before + 1, "{path}");
+    let bad_gateway =
+        RejectionFormat::new(|rejected| Some(RejectionResponse::new(StatusCode::BAD_GATEWAY).json(&rejected.title())));
+    let formats: [(_, RejectionFormat, [u16; 2]); 3] = [
+        ("problem", RejectionFormat::problem(), [500, 500]),
+        ("envelope", Envelope::new().status_ok().into(), [200, 500]),
+        ("own", bad_gateway, [502, 502]),
+    ];
+    for (name, format, statuses) in formats {
+        let token = Protect::<F, _>::token(&guard, SubjectSource::anonymous()).rejections(format.clone());
+        let retryable = Protect::<F, _>::key(&guard, SubjectSource::anonymous(), KeyRules::retryable());
+        let routes = Routes::new()
+            .post("/token", token, handler.clone())
+            .post("/retryable", retryable.rejections(format.clone()), handler.clone())
+            .post("/at-most-once", keyed::<F>(&guard, format), handler.clone());
+        let ledger = Ledger::new();
+        let served = F::serve(&ledger, routes);
+        for (accept, status) in ["application/json", "text/html"].into_iter().zip(statuses) {
+            for (path, duplicate, runs) in
+                [("/token", "internal", 2), ("/retryable", "internal", 2), ("/at-most-once", "outcome_unknown", 1)]
+            {
+                let what = format!("{path}-{name}-{accept}");
+                let token = guard.issue(Duration::from_secs(60), Binding::none()).await.unwrap();
+                let request = || http().post(format!("{}{path}", served.url)).header("accept", accept);
+                let post = || send(request().header(header::TOKEN, token.as_str()).header(KEY, &what));
+                let before = ledger.runs().len();
+                let first = post().await;
+                assert_eq!(first.said(), format!("{status} internal"), "{what}");
+                assert_eq!(first.headers["onceward-retry"], "no", "{what}");
+                assert_eq!(first.timing().as_deref(), Some("internal"), "{what}");
+                assert_eq!(post().await.outcome, duplicate, "{what}");
+                assert_eq!(ledger.runs().len(), before + runs, "{what}");
+            }
+        }
     }
 }
 

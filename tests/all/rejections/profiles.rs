@@ -1,6 +1,6 @@
 //! The profiles, each by the statements of its public text:
 //! the IETF draft-ietf-httpapi-idempotency-key-header-07, sections 2.6 and 2.7; Agentic Commerce Protocol 2026-04-17, RFC agentic_checkout,
-//! section 6; Universal Commerce Protocol, signatures (replay protection) and checkout over REST; Stripe API v1, idempotent requests.
+//! section 6; Universal Commerce Protocol 2026-08-25, signatures (replay protection) and checkout over REST; Stripe API v1, idempotent requests.
 
 use std::time::Duration;
 

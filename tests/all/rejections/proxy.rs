@@ -15,7 +15,7 @@ use onceward_tests::redis_server::RedisServer;
 use onceward_tests::service::OncewardServer;
 use onceward_tests::test_server::TestServer;
 use reqwest::RequestBuilder;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use super::formats::{Format, LANGUAGES};
@@ -25,20 +25,13 @@ const KEY: &str = header::IDEMPOTENCY_KEY;
 /// The secret that signs tokens.
 const SECRET: &str = "a secret of thirty-two bytes, or so";
 
-/// Codes that no route of a proxy rejects with in its own format: those of claims, locks and panics, of the proxy's own routes, of a request
-/// beyond `max_in_flight`, and of a token whose reply from the store is lost, each time that it is sent.
-const ELSEWHERE: [Code; 7] = [
-    Code::ClaimLost,
-    Code::Internal,
-    Code::Locked,
-    Code::MethodNotAllowed,
-    Code::Overloaded,
-    Code::RateLimited,
-    Code::RedeemUnknown,
-];
+/// Codes that no route of a proxy rejects with in its own format: those of claims, locks and panics, of the proxy's own routes, and of a
+/// token whose reply from the store is lost, each time that it is sent.
+const ELSEWHERE: [Code; 6] =
+    [Code::ClaimLost, Code::Internal, Code::Locked, Code::MethodNotAllowed, Code::RateLimited, Code::RedeemUnknown];
 
-/// Codes of an upstream that sends no usable response; a test of their own produces them.
-const UPSTREAM: [Code; 3] = [Code::UpstreamUnavailable, Code::UpstreamTimeout, Code::UpstreamFailed];
+/// Codes that tests of their own produce: those of an upstream that sends no usable response, and of a shutdown.
+const SEPARATE: [Code; 4] = [Code::UpstreamUnavailable, Code::UpstreamTimeout, Code::UpstreamFailed, Code::Overloaded];
 
 /// The routes of every format, and the envelope.
 fn settings() -> NamedTempFile {
@@ -66,7 +59,7 @@ fn settings() -> NamedTempFile {
 }
 
 /// An application that takes as long, and responds with the status, that the request says.
-fn application() -> TestServer {
+pub(super) fn application() -> TestServer {
     let respond = async |headers: HeaderMap| {
         let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u16>().ok();
         tokio::time::sleep(Duration::from_secs(number("x-takes").unwrap_or(0).into())).await;
@@ -186,7 +179,7 @@ async fn every_rejection_has_the_format_of_its_route() {
         let mut defaults = Vec::new();
         for format in Format::ALL {
             let Some(request) = provoke(code, &guards, &proxy, format).await else {
-                assert!(ELSEWHERE.contains(&code) || UPSTREAM.contains(&code), "{code} has no request");
+                assert!(ELSEWHERE.contains(&code) || SEPARATE.contains(&code), "{code} has no request");
                 continue;
             };
             for (at, language) in LANGUAGES.into_iter().enumerate() {
@@ -201,7 +194,7 @@ async fn every_rejection_has_the_format_of_its_route() {
             }
         }
     }
-    let codes = Code::ALL.len() - ELSEWHERE.len() - UPSTREAM.len();
+    let codes = Code::ALL.len() - ELSEWHERE.len() - SEPARATE.len();
     assert_eq!(produced, codes * Format::ALL.len() * LANGUAGES.len());
 }
 
@@ -234,13 +227,13 @@ async fn failure_of_the_upstream_has_the_format_of_its_route() {
         (broken_url, Code::UpstreamFailed, "unknown"),
         (silent_url, Code::UpstreamTimeout, "unknown"),
     ] {
-        assert!(UPSTREAM.contains(&code));
+        assert!(SEPARATE.contains(&code));
         let arguments = ["--config", file.path().to_str().unwrap(), "--upstream-read-timeout", "500ms"];
         let proxy = proxy_to(&upstream, &arguments);
         for format in Format::ALL {
-            for (language, _) in LANGUAGES {
-                let answer = failed(&proxy, format, language).await;
-                let what = format!("{code} as {} in {language}", format.name());
+            for language in LANGUAGES {
+                let answer = failed(&proxy, format, language.0).await;
+                let what = format!("{code} as {} in {}", format.name(), language.0);
                 format.check_shape(code, language, &answer);
                 assert_eq!(
                     (answer.outcome.as_str(), answer.headers[header::RETRY].to_str().unwrap()),
@@ -248,6 +241,32 @@ async fn failure_of_the_upstream_has_the_format_of_its_route() {
                     "{what}"
                 );
             }
+        }
+    }
+}
+
+/// While a shutdown waits for a run, the guard rejects new ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rejection_during_a_shutdown_has_the_format_of_its_route() {
+    let (application, file) = (application(), settings());
+    let proxy = proxy_to(&application.url, &["--config", file.path().to_str().unwrap(), "--last-call", "50ms"]);
+    let url = proxy.url.clone();
+    let post = |format: Format, key: &str| http().post(format!("{url}/{}/key", format.name())).header(KEY, key);
+    drop(tokio::spawn(post(Format::Problem, "slow").header("x-takes", "60").send()));
+    until("the slow run is in flight", Duration::from_secs(20), async || {
+        send(post(Format::Problem, "slow").header(header::LOOK, "true")).await.outcome == "in_progress"
+    })
+    .await;
+    proxy.terminate();
+    until("new runs are rejected", Duration::from_secs(20), async || {
+        send(post(Format::Problem, &uuid::Uuid::new_v4().to_string())).await.outcome == Code::Overloaded.as_str()
+    })
+    .await;
+    for language in LANGUAGES {
+        let rejected = async |format| send(post(format, "new").header("accept-language", language.0)).await;
+        let default = rejected(Format::Problem).await;
+        for format in Format::ALL {
+            format.check(Code::Overloaded, language, &rejected(format).await, &default);
         }
     }
 }
@@ -266,50 +285,4 @@ async fn settings_choose_the_format_of_other_paths() {
     // The proxy's own routes keep their shape.
     let wrong = ask_token(&format!("{}/_onceward", enveloped.url), r#"{"ttl":"never"}"#).await;
     assert_eq!((wrong.said().as_str(), wrong.problem().code), ("400 bad_request", Code::BadRequest));
-}
-
-const TEMPLATE: &str = r#"
-rejections = "template"
-[[proxy.route]]
-path = "/orders"
-policy = "key"
-[[proxy.route]]
-path = "/problems"
-policy = "key"
-rejections = "problem"
-[proxy.template]
-body = '{"error": {"id": "{code}", "text": "{title}", "wait": {retry_after}, "path": "{path}"}}'
-headers = { X-Error = "{code}/{status}" }
-status = { key_missing = 428 }
-"#;
-
-#[tokio::test]
-async fn template_chooses_status_headers_and_body() {
-    let (application, file) = (application(), NamedTempFile::with_suffix(".toml").unwrap());
-    std::fs::write(file.path(), TEMPLATE).unwrap();
-    let proxy = proxy_to(&application.url, &["--config", file.path().to_str().unwrap()]);
-    let post = |path: &str| http().post(format!("{}{path}", proxy.url)).body("tea");
-    for (language, text) in [("en", Code::KeyMissing.title()), ("zh-CN", "缺少幂等键")] {
-        let answer = send(post("/orders").header("accept-language", language)).await;
-        assert_eq!(answer.said(), "428 key_missing", "{answer:?}");
-        assert_eq!(answer.headers["x-error"], "key_missing/428");
-        assert_eq!(
-            (&answer.headers["content-type"], &answer.headers["onceward-retry"]),
-            (&"application/json".parse().unwrap(), &"no".parse().unwrap())
-        );
-        let body: Value = serde_json::from_slice(&answer.body).unwrap();
-        assert_eq!(body, json!({"error": {"id": "key_missing", "text": text, "wait": null, "path": "/orders"}}));
-    }
-    let slow = tokio::spawn(post("/orders").header(KEY, "k").header("x-takes", "2").send());
-    until("the first request is in flight", Duration::from_secs(20), async || {
-        send(post("/orders").header(KEY, "k").header(header::LOOK, "true")).await.outcome == "in_progress"
-    })
-    .await;
-    let waiting = send(post("/orders").header(KEY, "k")).await;
-    let body: Value = serde_json::from_slice(&waiting.body).unwrap();
-    assert_eq!(waiting.headers["retry-after"].to_str().unwrap(), body["error"]["wait"].to_string(), "{waiting:?}");
-    assert_eq!(slow.await.unwrap().unwrap().status(), 200);
-    assert_eq!(send(post("/problems")).await.problem().code, Code::KeyMissing);
-    let page = send(post("/orders").header("accept", "text/html")).await;
-    assert_eq!((page.status, page.headers.contains_key("x-error")), (400, false), "a browser receives the page");
 }

@@ -59,7 +59,7 @@ impl ClaimTerms {
         if asked.subject.is_none() && kind != ClaimKind::Token {
             return Err(bad_request(
                 "`subject` is missing: a key or an interval belongs to one subject.",
-                "缺少 `subject`：幂等键和间隔属于某个主体。",
+                "缺少 `subject`：幂等键和间隔属于某个请求方。",
             ));
         }
         kind.reject_foreign_fields(asked)?;
