@@ -117,7 +117,7 @@ async function readUpTo(body: Body, limit: number, next: (reader: Reader) => Pro
 /** Returns the response with more headers. Those of some responses, such as redirects, cannot be changed in place. */
 function withHeaders(response: Response, added: Header[]): Response {
   const headers = new Headers(response.headers);
-  for (const [name, value] of added) headers.append(name, value);
+  for (const [name, value] of added) name === "server-timing" ? headers.append(name, value) : headers.set(name, value);
   return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
 }
 

@@ -46,12 +46,15 @@ export interface RedeemIntent {
 
 /** A client of the Onceward service. Create one per process. */
 export class Onceward {
+  /** Writes one line of the log. */
+  readonly log: Log;
   #service: Service;
   #timeout: number;
 
   constructor(url: string, { apiKey, timeout = 5000, log = console.error }: OncewardOptions = {}) {
     this.#service = new Service(url, apiKey, log);
     this.#timeout = timeout;
+    this.log = log;
   }
 
   /** Issues a token. */

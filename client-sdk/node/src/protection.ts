@@ -9,6 +9,7 @@ import type { Onceward } from "./onceward.js";
 import { createProblem, type OwnCode, type Problem, Rejected } from "./problem.js";
 import type { Header, Reply } from "./reply.js";
 import { ProtectedRun } from "./protected_run.js";
+import type { Log } from "./service.js";
 import { outcomeHeaders } from "./outcome.js";
 import { tokenField } from "./token_field.js";
 
@@ -81,6 +82,7 @@ export class Protection<R> {
   readonly bodyLimit: number;
   readonly replyLimit: number;
   readonly keepHeaders: readonly string[];
+  readonly log: Log;
   #onceward: Onceward;
   #source: "key" | "token";
   #options: KeyOptions<R> & TokenOptions<R>;
@@ -92,6 +94,7 @@ export class Protection<R> {
     this.bodyLimit = options.bodyLimit ?? 256 * 1024;
     this.replyLimit = options.replyLimit ?? 1024 * 1024;
     this.keepHeaders = (options.keepHeaders ?? []).map((name) => name.toLowerCase());
+    this.log = onceward.log;
     this.#onceward = onceward;
     this.#source = source;
     this.#options = options;

@@ -116,7 +116,7 @@ async function readUpTo(body, limit, next) {
 function withHeaders(response, added) {
     const headers = new Headers(response.headers);
     for (const [name, value] of added)
-        headers.append(name, value);
+        name === "server-timing" ? headers.append(name, value) : headers.set(name, value);
     return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
 }
 const WITHOUT_BODY = [204, 205, 304];

@@ -34,6 +34,8 @@ export interface RedeemIntent {
 /** A client of the Onceward service. Create one per process. */
 export declare class Onceward {
     #private;
+    /** Writes one line of the log. */
+    readonly log: Log;
     constructor(url: string, { apiKey, timeout, log }?: OncewardOptions);
     /** Issues a token. */
     issue({ ttl, ...options }?: IssueOptions): Promise<IssuedToken>;

@@ -15,11 +15,14 @@ const service_js_1 = require("./service.js");
 const statement_js_1 = require("./statement.js");
 /** A client of the Onceward service. Create one per process. */
 class Onceward {
+    /** Writes one line of the log. */
+    log;
     #service;
     #timeout;
     constructor(url, { apiKey, timeout = 5000, log = console.error } = {}) {
         this.#service = new service_js_1.Service(url, apiKey, log);
         this.#timeout = timeout;
+        this.log = log;
     }
     /** Issues a token. */
     async issue({ ttl, ...options } = {}) {

@@ -27,6 +27,7 @@ class Protection {
     bodyLimit;
     replyLimit;
     keepHeaders;
+    log;
     #onceward;
     #source;
     #options;
@@ -37,6 +38,7 @@ class Protection {
         this.bodyLimit = options.bodyLimit ?? 256 * 1024;
         this.replyLimit = options.replyLimit ?? 1024 * 1024;
         this.keepHeaders = (options.keepHeaders ?? []).map((name) => name.toLowerCase());
+        this.log = onceward.log;
         this.#onceward = onceward;
         this.#source = source;
         this.#options = options;

@@ -12,11 +12,14 @@ import { Service } from "./service.js";
 import { current, Statement } from "./statement.js";
 /** A client of the Onceward service. Create one per process. */
 export class Onceward {
+    /** Writes one line of the log. */
+    log;
     #service;
     #timeout;
     constructor(url, { apiKey, timeout = 5000, log = console.error } = {}) {
         this.#service = new Service(url, apiKey, log);
         this.#timeout = timeout;
+        this.log = log;
     }
     /** Issues a token. */
     async issue({ ttl, ...options } = {}) {

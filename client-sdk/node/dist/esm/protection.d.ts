@@ -3,6 +3,7 @@ import type { Onceward } from "./onceward.js";
 import { type Problem } from "./problem.js";
 import type { Header } from "./reply.js";
 import { ProtectedRun } from "./protected_run.js";
+import type { Log } from "./service.js";
 /** Options of a protected route. `R` is the framework's request. */
 export interface ProtectOptions<R> extends ClaimOptions {
     /**
@@ -59,6 +60,7 @@ export declare class Protection<R> {
     readonly bodyLimit: number;
     readonly replyLimit: number;
     readonly keepHeaders: readonly string[];
+    readonly log: Log;
     constructor(onceward: Onceward, source: "key" | "token", options: KeyOptions<R> & TokenOptions<R>);
     /**
      * Claims a request. Returns the run of its handler, or the response in place of it. A request that only looks is not claimed. `body` reads

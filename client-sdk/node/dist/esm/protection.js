@@ -21,6 +21,7 @@ export class Protection {
     bodyLimit;
     replyLimit;
     keepHeaders;
+    log;
     #onceward;
     #source;
     #options;
@@ -31,6 +32,7 @@ export class Protection {
         this.bodyLimit = options.bodyLimit ?? 256 * 1024;
         this.replyLimit = options.replyLimit ?? 1024 * 1024;
         this.keepHeaders = (options.keepHeaders ?? []).map((name) => name.toLowerCase());
+        this.log = onceward.log;
         this.#onceward = onceward;
         this.#source = source;
         this.#options = options;
