@@ -14,16 +14,19 @@ import { FIELD } from "./token_field.js";
 
 export * from "./index.js";
 
+/** The request of Express, as far as a `subject` usually needs it. For the rest, name its type: `protectKey<express.Request>(…)`. */
+export type ExpressRequest = NodeRequest & { get(name: string): string | undefined };
+
 type Next = (error?: unknown) => void;
 export type Middleware<R> = (request: R, response: ServerResponse, next: Next) => void;
 
 /** Runs the handlers behind it once per `Idempotency-Key`; a duplicate receives the stored response. */
-export function protectKey<R extends NodeRequest = NodeRequest>(onceward: Onceward, options: KeyOptions<R>): Middleware<R> {
+export function protectKey<R extends NodeRequest = ExpressRequest>(onceward: Onceward, options: KeyOptions<R>): Middleware<R> {
   return middleware(new Protection(onceward, "key", options));
 }
 
 /** Runs the handlers behind it once per token, from the header `Onceward-Token` or the form field `_onceward`. */
-export function protectToken<R extends NodeRequest = NodeRequest>(onceward: Onceward, options: TokenOptions<R>): Middleware<R> {
+export function protectToken<R extends NodeRequest = ExpressRequest>(onceward: Onceward, options: TokenOptions<R>): Middleware<R> {
   return middleware(new Protection(onceward, "token", options));
 }
 

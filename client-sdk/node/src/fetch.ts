@@ -1,4 +1,4 @@
-// Handlers of the Fetch API, `(request) => Promise<Response>`, as in Hono, Next.js, Deno and Bun.
+// Handlers of the Fetch API, `(request) => Promise<Response>`, as in Hono and Next.js.
 //
 //     export const POST = protectKey(new Onceward(url), { subject: (request) => userOf(request) }, createOrder);
 
@@ -54,7 +54,7 @@ async function runHandler(run: ProtectedRun, onError: FetchOptions["onError"], h
   } catch (error) {
     run.noteError(error);
     try {
-      if (onError) return await onError(error);
+      if (onError) return await run.enter(async () => onError(error));
     } catch (another) {
       await run.settleError();
       throw another;

@@ -3,6 +3,7 @@ import { type Intent } from "./intent.js";
 import { type LookupIntent } from "./lookup.js";
 import { type Reply } from "./reply.js";
 import { type Log } from "./service.js";
+import { type Subject } from "./subject.js";
 export interface OncewardOptions {
     /** The API key of the service, if it has one. */
     apiKey?: string | undefined;
@@ -27,7 +28,7 @@ export interface IssuedToken {
 }
 export interface RedeemIntent {
     token: string;
-    subject: string;
+    subject: Subject;
     action?: string;
     bound?: boolean;
 }
