@@ -49,8 +49,8 @@ export class Service {
   readonly log: Log;
   #url: string;
   #headers: Record<string, string>;
-  /** The last fault in the log, and when it was written. */
-  #warned = new Map<string, number>();
+  /** When the log last named a fault, by the status of the answer. */
+  #warned = new Map<number, number>();
 
   constructor(url: string, apiKey: string | undefined, log: Log) {
     const { protocol, href } = new URL(url);
@@ -74,7 +74,7 @@ export class Service {
       const answer = { status, body: await response.text(), contentType: headers.get("content-type") ?? "", wasSent: true };
       return { ...answer, retryAfter: headers.get("retry-after") ?? undefined };
     } catch (error) {
-      const reason = codeOf(error) || String(error);
+      const reason = codeOf(error) || (error as Error).name;
       return { status: 0, body: "", contentType: "", wasSent: !NOT_SENT.includes(reason), reason };
     }
   }
@@ -91,16 +91,15 @@ export class Service {
     const { status, body, contentType, retryAfter } = answer;
     const problem = status >= 400 && status < 500 ? parseProblem(status, body, contentType, retryAfter) : undefined;
     if (problem && ![...MISDIRECTED, ...BACKENDS].includes(problem.code)) return new Rejected(problem);
-    this.#warn(faultIn(answer, problem));
+    this.#warn(status, faultIn(answer, problem));
     return problem && BACKENDS.includes(problem.code) ? new BackendRejected(problem) : new Rejected(createProblem(unanswered));
   }
 
   /** Writes a line of the log, and none for the requests that fail in the same way afterwards. */
-  #warn(message: string): void {
+  #warn(status: number, message: string): void {
     const now = performance.now();
-    if (now - (this.#warned.get(message) ?? -Infinity) < WARN_EVERY) return;
-    this.#warned.clear();
-    this.#warned.set(message, now);
+    if (now - (this.#warned.get(status) ?? -Infinity) < WARN_EVERY) return;
+    this.#warned.set(status, now);
     this.log(message);
   }
 }

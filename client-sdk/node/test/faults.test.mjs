@@ -31,8 +31,8 @@ for (const [name, faults, code] of [
   ["say that its store is down", [problem(503, "store_unavailable", "same")], "store_unavailable"],
 ]) {
   test(`redeem whose answers ${name} is ${code}`, async (t) => {
-    const { onceward } = await stage(t, (path, count) => (path === "/token/redeem" ? faults[Math.min(count, faults.length - 1)] : undefined), { timeout: 1000 });
-    const { token } = await onceward.issue();
+    const { onceward, service } = await stage(t, (_, count) => faults[Math.min(count, faults.length - 1)], { timeout: 1000 });
+    const { token } = await new Onceward(service.url).issue();
     const error = await onceward.redeem({ token, subject: "alice" }).catch((error) => error);
     assert.deepEqual([error.code, error.problem?.status, error.problem?.retry], [code, 503, code === "redeem_unknown" ? "new_token" : "same"]);
   });

@@ -30,7 +30,7 @@ export class Service {
     log;
     #url;
     #headers;
-    /** The last fault in the log, and when it was written. */
+    /** When the log last named a fault, by the status of the answer. */
     #warned = new Map();
     constructor(url, apiKey, log) {
         const { protocol, href } = new URL(url);
@@ -55,7 +55,7 @@ export class Service {
             return { ...answer, retryAfter: headers.get("retry-after") ?? undefined };
         }
         catch (error) {
-            const reason = codeOf(error) || String(error);
+            const reason = codeOf(error) || error.name;
             return { status: 0, body: "", contentType: "", wasSent: !NOT_SENT.includes(reason), reason };
         }
     }
@@ -72,16 +72,15 @@ export class Service {
         const problem = status >= 400 && status < 500 ? parseProblem(status, body, contentType, retryAfter) : undefined;
         if (problem && ![...MISDIRECTED, ...BACKENDS].includes(problem.code))
             return new Rejected(problem);
-        this.#warn(faultIn(answer, problem));
+        this.#warn(status, faultIn(answer, problem));
         return problem && BACKENDS.includes(problem.code) ? new BackendRejected(problem) : new Rejected(createProblem(unanswered));
     }
     /** Writes a line of the log, and none for the requests that fail in the same way afterwards. */
-    #warn(message) {
+    #warn(status, message) {
         const now = performance.now();
-        if (now - (this.#warned.get(message) ?? -Infinity) < WARN_EVERY)
+        if (now - (this.#warned.get(status) ?? -Infinity) < WARN_EVERY)
             return;
-        this.#warned.clear();
-        this.#warned.set(message, now);
+        this.#warned.set(status, now);
         this.log(message);
     }
 }
