@@ -16,6 +16,7 @@ import { NotApplied, Onceward, protectKey, protectToken } from "../../client-sdk
 
 const { ONCEWARD_URL, ONCEWARD_API_KEY, LEDGER, RETRYABLE } = process.env;
 const onceward = new Onceward(ONCEWARD_URL, { apiKey: ONCEWARD_API_KEY });
+// In a project of yours: the user that your authentication has found. Any client can send this header.
 const options = { lease: 2000, subject: (request) => request.headers["x-user"] ?? "anonymous" };
 const byKey = protectKey(onceward, { ...options, atMostOnce: !RETRYABLE });
 const byToken = protectToken(onceward, options);

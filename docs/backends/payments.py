@@ -41,6 +41,7 @@ def respond(start_response, status, content):
 
 # The URL and the API key are in ONCEWARD_URL and ONCEWARD_API_KEY.
 onceward = Onceward()
+# In a project of yours: the user that your authentication has found. Any client can send this header.
 rules = {"lease": 2.0, "subject": lambda request: request.headers.get("x-user", "anonymous")}
 by_key = Once(pay, onceward, at_most_once=not os.environ.get("RETRYABLE"), **rules)
 by_token = Once(pay, onceward, token=True, **rules)

@@ -2,7 +2,7 @@
 
 import type { ServerResponse } from "node:http";
 import type { EventEmitter } from "node:events";
-import { headersOf } from "./node_exchange.js";
+import { headersOf, setHeaders } from "./node_exchange.js";
 import type { HandlerResponse } from "./protected_run.js";
 import type { Header } from "./reply.js";
 
@@ -173,7 +173,7 @@ class CapturedResponse {
     // An error handler may have changed them meanwhile, for an error after the response.
     for (const name of response.getHeaderNames()) response.removeHeader(name);
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value as HeaderValue);
-    for (const [name, value] of added) response.appendHeader(name, value);
+    setHeaders(response, added);
     Object.assign(response, { statusCode, statusMessage });
     this.#flush();
   }

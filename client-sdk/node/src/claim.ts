@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { milliseconds } from "./duration.js";
 import type { Policy } from "./effect.js";
-import { type Reply, replyToWire } from "./reply.js";
+import { type Reply, replyToWire, type WireReply } from "./reply.js";
 import { type Answer, isProcessed, type Service } from "./service.js";
 
 /** Milliseconds for which a claim is renewed at most. */
@@ -17,7 +17,7 @@ const PATIENCE = 1000;
  */
 export type Settled = "recorded" | "lost" | "pending";
 
-type Result = { path: "/claim/complete"; reply?: Reply | undefined } | { path: "/claim/release" };
+type Result = { path: "/claim/complete"; reply?: WireReply | undefined } | { path: "/claim/release" };
 
 /** The verdict that the work must run now. */
 export class Claim {
@@ -56,8 +56,8 @@ export class Claim {
   }
 
   /** Records that the work took effect. Duplicates receive the reply from now on. */
-  complete(reply?: Reply): Promise<Settled> {
-    return this.#settle({ path: "/claim/complete", reply });
+  async complete(reply?: Reply): Promise<Settled> {
+    return this.#settle({ path: "/claim/complete", reply: reply && replyToWire(reply) });
   }
 
   /** Records that the work had no effect: the key or token is free again. */
@@ -117,10 +117,11 @@ export class Claim {
   async #send(): Promise<void> {
     const result = this.#result;
     if (!result) return;
-    const reply = "reply" in result && result.reply ? replyToWire(result.reply) : undefined;
+    const reply = "reply" in result ? result.reply : undefined;
     let answer = await this.#post(result.path, reply && { reply });
-    // The service does not store this reply: it is too large, for example. The work did take effect.
-    if (reply && (answer.status === 400 || answer.status === 413)) answer = await this.#post(result.path);
+    // The service does not store this reply: it is too large, for example. The work did take effect. A gateway has a limit for bodies too, and
+    // its other answers say nothing about the reply.
+    if (reply && (answer.status === 413 || (answer.status === 400 && isProcessed(answer)))) answer = await this.#post(result.path);
     if (isProcessed(answer)) this.#stop(answer.status < 300 ? "settled" : "lost");
   }
 
@@ -138,7 +139,8 @@ export class Claim {
 
   #enqueue<T>(call: () => Promise<T>): Promise<T> {
     const next = this.#queue.then(call);
-    this.#queue = next;
+    // A call that fails does not end those behind it.
+    this.#queue = next.catch(() => undefined);
     return next;
   }
 

@@ -14,16 +14,19 @@ import { FIELD } from "./token_field.js";
 
 export * from "./index.js";
 
+/** The request of Express, as far as a `subject` usually needs it. For the rest, name its type: `protectKey<express.Request>(…)`. */
+export type ExpressRequest = NodeRequest & { get(name: string): string | undefined };
+
 type Next = (error?: unknown) => void;
 export type Middleware<R> = (request: R, response: ServerResponse, next: Next) => void;
 
 /** Runs the handlers behind it once per `Idempotency-Key`; a duplicate receives the stored response. */
-export function protectKey<R extends NodeRequest = NodeRequest>(onceward: Onceward, options: KeyOptions<R>): Middleware<R> {
+export function protectKey<R extends NodeRequest = ExpressRequest>(onceward: Onceward, options: KeyOptions<R>): Middleware<R> {
   return middleware(new Protection(onceward, "key", options));
 }
 
 /** Runs the handlers behind it once per token, from the header `Onceward-Token` or the form field `_onceward`. */
-export function protectToken<R extends NodeRequest = NodeRequest>(onceward: Onceward, options: TokenOptions<R>): Middleware<R> {
+export function protectToken<R extends NodeRequest = ExpressRequest>(onceward: Onceward, options: TokenOptions<R>): Middleware<R> {
   return middleware(new Protection(onceward, "token", options));
 }
 
@@ -31,16 +34,20 @@ function middleware<R extends NodeRequest>(protection: Protection<R>): Middlewar
   return (request, response, next) => {
     if (!isClaimed(request.method ?? "")) return next();
     protect(protection, request, response, next).catch((error: unknown) => {
-      if (!(error instanceof Aborted)) next(error);
+      if (error instanceof Aborted) return;
+      if (!isOver(request, response)) return next(error);
+      // An error handler would close the connection, on which another request may have arrived.
+      protection.log(`a request failed after its response was sent: ${error}`);
     });
   };
 }
 
 async function protect<R extends NodeRequest>(protection: Protection<R>, request: R, response: ServerResponse, next: Next): Promise<void> {
   const admitted = await protection.admit(request, factsOf(request), () => bodyOf(request, protection.bodyLimit));
-  if (!(admitted instanceof ProtectedRun)) return sendOwn(response, admitted);
+  const isRun = admitted instanceof ProtectedRun;
   // A parser would wait for the body, and the claim with it.
-  if (isOver(request, response)) return void (await admitted.settleUnentered());
+  if (isOver(request, response)) return void (isRun && (await admitted.settleUnentered()));
+  if (!isRun) return sendOwn(response, admitted);
   captureResponse(response, protection.replyLimit, (captured) => admitted.settle(captured));
   admitted.enter(next);
 }

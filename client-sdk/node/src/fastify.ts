@@ -6,10 +6,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type Channel, tracingChannel } from "node:diagnostics_channel";
 import { Readable } from "node:stream";
 import { Aborted, readBody } from "./node_body.js";
-import { factsOf, headersOf, isOver } from "./node_exchange.js";
+import { factsOf, headerLines, headersOf, isOver } from "./node_exchange.js";
 import type { Onceward } from "./onceward.js";
 import { isClaimed, type KeyOptions, type OwnResponse, Protection, type TokenOptions } from "./protection.js";
 import { ProtectedRun } from "./protected_run.js";
+import type { Header } from "./reply.js";
 import { current } from "./statement.js";
 
 export * from "./index.js";
@@ -176,7 +177,7 @@ function hooks(protection: Protection<FastifyRequest>): ProtectedRoute {
       if (!run) return payload;
       running.delete(request);
       const added = mayHaveRun(request, reply) ? await run.settle(captured(reply, payload, protection.replyLimit)) : await run.settleUnentered();
-      for (const [name, value] of added) reply.header(name, value);
+      setHeaders(reply, added);
       return payload;
     },
   };
@@ -194,12 +195,13 @@ function bytesOf(payload: unknown, limit: number): Uint8Array | undefined {
 
 function send(reply: FastifyReply, { status, headers, body }: OwnResponse): void {
   reply.code(status);
-  const lines = new Map<string, string[]>();
-  for (const [name, value] of headers) lines.set(name, [...(lines.get(name) ?? []), value]);
-  // Fastify replaces a header that is set again.
-  for (const [name, values] of lines) reply.header(name, values.length > 1 ? values : values[0]);
+  setHeaders(reply, headers);
   // Fastify would give an empty buffer a content type.
   reply.send(body.length > 0 ? body : undefined);
+}
+
+function setHeaders(reply: FastifyReply, headers: readonly Header[]): void {
+  for (const [name, lines] of headerLines(headers, (name) => reply.getHeader(name))) reply.header(name, lines);
 }
 
 /** The payload of a request: read to compare it, and handed back to the parser of Fastify. */

@@ -1,4 +1,4 @@
-// Handlers of the Fetch API, `(request) => Promise<Response>`, as in Hono, Next.js, Deno and Bun.
+// Handlers of the Fetch API, `(request) => Promise<Response>`, as in Hono and Next.js.
 //
 //     export const POST = protectKey(new Onceward(url), { subject: (request) => userOf(request) }, createOrder);
 
@@ -54,7 +54,7 @@ async function runHandler(run: ProtectedRun, onError: FetchOptions["onError"], h
   } catch (error) {
     run.noteError(error);
     try {
-      if (onError) return await onError(error);
+      if (onError) return await run.enter(async () => onError(error));
     } catch (another) {
       await run.settleError();
       throw another;
@@ -117,7 +117,7 @@ async function readUpTo(body: Body, limit: number, next: (reader: Reader) => Pro
 /** Returns the response with more headers. Those of some responses, such as redirects, cannot be changed in place. */
 function withHeaders(response: Response, added: Header[]): Response {
   const headers = new Headers(response.headers);
-  for (const [name, value] of added) headers.append(name, value);
+  for (const [name, value] of added) name === "server-timing" ? headers.append(name, value) : headers.set(name, value);
   return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
 }
 

@@ -53,7 +53,7 @@ function withoutBoundary(body: Uint8Array, mark: string): Buffer {
  * Throws if the value has a number above 2^53: two account numbers of 20 digits may be the same number after parsing.
  */
 export function canonicalJson(value: unknown): string {
-  return JSON.stringify(value, (_, member: unknown) => (isPlainObject(member) ? Object.fromEntries(Object.entries(member).sort()) : exact(member))) ?? "";
+  return JSON.stringify(value, (_, member: unknown) => (isPlainObject(member) ? Object.fromEntries(Object.entries(member).sort(([one], [other]) => (one < other ? -1 : 1))) : exact(member))) ?? "";
 }
 
 function exact(value: unknown): unknown {

@@ -9,4 +9,5 @@ export { type Problem, Rejected, type Retry } from "./problem.js";
 export { anonymous, type KeyOptions, type ProtectOptions, type TokenOptions } from "./protection.js";
 export type { Header, Reply } from "./reply.js";
 export type { Log } from "./service.js";
+export type { Subject } from "./subject.js";
 export { NotApplied, stateEffect, Unknown } from "./statement.js";

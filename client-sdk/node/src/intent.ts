@@ -1,8 +1,9 @@
 // What a request asks for: the body of `POST /claim`.
 
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { duration } from "./duration.js";
 import type { Policy } from "./effect.js";
+import { type Subject, subjectText } from "./subject.js";
 
 /** The lease that the service uses if the claim names none, in milliseconds. */
 export const DEFAULT_LEASE = 15_000;
@@ -21,7 +22,7 @@ interface AnyIntent extends ClaimOptions {
   /** The operation, such as `POST /orders`. */
   action: string;
   /** The client, as the application knows it. One client never receives the response to another. */
-  subject: string;
+  subject: Subject;
   /** The content, or a digest of it. The same key with another fingerprint is rejected. */
   fingerprint?: string;
 }
@@ -40,6 +41,13 @@ export interface TokenIntent extends AnyIntent {
   bound?: boolean;
 }
 
+/** The number of characters up to which a fingerprint is sent as it is: the service limits the size of a claim. */
+const LONGEST_FINGERPRINT = 256;
+
+function short(fingerprint: string): string {
+  return fingerprint.length > LONGEST_FINGERPRINT ? createHash("sha256").update(fingerprint).digest("hex") : fingerprint;
+}
+
 export type Intent = KeyIntent | TokenIntent;
 
 export function policyOf(intent: Intent): Policy {
@@ -49,9 +57,10 @@ export function policyOf(intent: Intent): Policy {
 
 /** Returns the body of the claim. It names a new attempt: create it once, and send the same again. */
 export function intentToWire(intent: Intent): Record<string, unknown> {
-  if (!intent.subject) throw new Error("subject is required: pass the id of the client as the application knows it, such as a user's id");
-  const { action, subject, fingerprint } = intent;
-  const wire: Record<string, unknown> = { action, subject, fingerprint, attempt: randomUUID() };
+  const subject = subjectText(intent.subject);
+  if (!subject) throw new Error("subject is required: pass the id of the client as the application knows it, such as a user's id");
+  const { action, fingerprint } = intent;
+  const wire: Record<string, unknown> = { action, subject, fingerprint: fingerprint && short(fingerprint), attempt: randomUUID() };
   if ("token" in intent) Object.assign(wire, { token: intent.token, bound: intent.bound });
   else Object.assign(wire, { key: intent.key, at_most_once: intent.atMostOnce ?? true });
   for (const name of ["lease", "wait", "retain"] as const) {

@@ -1,14 +1,16 @@
 // A lookup: asks for the record of a submission, and changes nothing.
 
 import { createProblem, type OwnCode, Rejected } from "./problem.js";
+import { type Subject, subjectText } from "./subject.js";
 import { type Reply, replyFromWire, type WireReply } from "./reply.js";
 
 /** What a lookup names: a key or a token, with the action and the subject that it was sent with. */
-export type LookupIntent = { action: string; subject: string } & ({ key: string } | { token: string });
+export type LookupIntent = { action: string; subject: Subject } & ({ key: string } | { token: string });
 
 /** Returns the body of `POST /outcome`. The content does not count. */
 export function lookupToWire(intent: LookupIntent): Record<string, string> {
-  const { action, subject } = intent;
+  const { action } = intent;
+  const subject = subjectText(intent.subject);
   return { action, subject, ...("token" in intent ? { token: intent.token } : { key: intent.key }) };
 }
 

@@ -29,8 +29,29 @@ export function isOver(request: IncomingMessage, response: ServerResponse): bool
 /** Sends a response of this package. */
 export function sendOwn(response: ServerResponse, { status, headers, body }: OwnResponse): void {
   response.statusCode = status;
-  for (const [name, value] of headers) response.appendHeader(name, value);
+  setHeaders(response, headers);
   response.end(body);
+}
+
+/** Sets headers of this package. */
+export function setHeaders(response: ServerResponse, headers: readonly Header[]): void {
+  for (const [name, lines] of headerLines(headers, (name) => response.getHeader(name))) response.setHeader(name, lines);
+}
+
+/** Headers to which another middleware contributes: its lines stay. Those of any other header are replaced. */
+const SHARED = ["server-timing", "vary"];
+
+/** Returns the lines of each header. `present` returns those that the response has already. */
+export function headerLines(headers: readonly Header[], present: (name: string) => OutgoingHttpHeader | undefined): [string, string | string[]][] {
+  const lines = new Map<string, string[]>();
+  for (const [name, value] of headers) {
+    const others = SHARED.includes(name) ? [present(name) ?? []].flat().map(String) : [];
+    // A stored `Vary` contains what the middleware has set for the first response.
+    const earlier = lines.get(name) ?? others.filter((line) => !value.split(/,\s*/).includes(line));
+    lines.set(name, [...earlier, value]);
+  }
+  // Another middleware, such as `compression`, expects the text of a single line.
+  return [...lines].map(([name, [first = "", ...more]]) => [name, more.length > 0 ? [first, ...more] : first]);
 }
 
 /** Returns headers as pairs. */

@@ -7,10 +7,12 @@ import { duration } from "./duration.js";
 import { effectOfError } from "./effect.js";
 import { DEFAULT_LEASE, type Intent, intentToWire, policyOf } from "./intent.js";
 import { type LookupIntent, lookupToWire, replyOfRecord } from "./lookup.js";
+import { parseObject } from "./problem.js";
 import { type Reply, replyFromWire, replyOfValue, valueOfReply, type WireReply } from "./reply.js";
 import { Retries } from "./retries.js";
-import { type Answer, type Log, Service } from "./service.js";
+import { type Answer, isOpen, isProcessed, type Log, Service } from "./service.js";
 import { current, Statement } from "./statement.js";
+import { type Subject, subjectText } from "./subject.js";
 
 export interface OncewardOptions {
   /** The API key of the service, if it has one. */
@@ -39,19 +41,28 @@ export interface IssuedToken {
 
 export interface RedeemIntent {
   token: string;
-  subject: string;
+  subject: Subject;
   action?: string;
   bound?: boolean;
 }
 
+/** The last answer to a call that was repeated. */
+interface Repeated extends Answer {
+  /** Whether the service may have processed a try without a verdict about it. */
+  readonly isOpen: boolean;
+}
+
 /** A client of the Onceward service. Create one per process. */
 export class Onceward {
+  /** Writes one line of the log. */
+  readonly log: Log;
   #service: Service;
   #timeout: number;
 
   constructor(url: string, { apiKey, timeout = 5000, log = console.error }: OncewardOptions = {}) {
     this.#service = new Service(url, apiKey, log);
     this.#timeout = timeout;
+    this.log = this.#service.log;
   }
 
   /** Issues a token. */
@@ -62,9 +73,10 @@ export class Onceward {
 
   /** Uses a token up. Throws `Rejected` if it is not valid, or was used before. */
   async redeem(intent: RedeemIntent): Promise<Redeemed> {
-    const wire = { ...intent, attempt: randomUUID() };
+    const wire = { ...intent, subject: subjectText(intent.subject), attempt: randomUUID() };
     const answer = await this.#repeat("/token/redeem", wire, this.#timeout, this.#timeout);
-    const { run_id } = this.#service.verdict(answer);
+    // A try whose answer was lost may have used the token: with another attempt it would be rejected as used.
+    const { run_id } = this.#service.verdict(answer, answer.isOpen ? "redeem_unknown" : "store_unavailable");
     return new Redeemed(async () => {
       const release = { token: intent.token, attempt: wire.attempt, run_id };
       return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
@@ -101,7 +113,9 @@ export class Onceward {
     const lease = intent.lease ?? DEFAULT_LEASE;
     // A stuck call leaves time for another within the lease.
     const timeout = Math.min(this.#timeout, lease / 3);
-    const answer = await this.#repeat("/claim", intentToWire(intent), timeout + (intent.wait ?? 0), lease);
+    const wire = intentToWire(intent);
+    const answer = await this.#repeat("/claim", wire, timeout + (intent.wait ?? 0), lease);
+    if (answer.isOpen && !isProcessed(answer)) void this.#abandon(wire, lease, timeout);
     const verdict = this.#service.verdict(answer);
     if (verdict.outcome === "replay") return new Replay(replyFromWire(verdict.reply as WireReply));
     return new Claim(this.#service, policyOf(intent), verdict as { pass: string; renew_every: string }, timeout);
@@ -135,13 +149,30 @@ export class Onceward {
     }
   }
 
+  /**
+   * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. That
+   * does not keep the process alive.
+   */
+  async #abandon({ wait: _, ...wire }: Record<string, unknown>, lease: number, timeout: number): Promise<void> {
+    const end = performance.now() + lease;
+    for (let pause = 100; performance.now() < end; pause = Math.min(pause * 2, 1000)) {
+      await sleep(pause, undefined, { ref: false });
+      const answer = await this.#service.post("/claim", wire, timeout);
+      if (!isProcessed(answer)) continue;
+      const verdict = parseObject(answer.body);
+      if (verdict?.["pass"]) await new Claim(this.#service, "token", verdict as { pass: string; renew_every: string }, timeout).release();
+      return;
+    }
+  }
+
   /** Posts, and repeats the same body while no verdict arrives. */
-  async #repeat(path: string, body: unknown, timeout: number, patience: number): Promise<Answer> {
+  async #repeat(path: string, body: unknown, timeout: number, patience: number): Promise<Repeated> {
     const retries = new Retries(patience);
-    for (;;) {
+    for (let wasOpen = false; ; ) {
       const answer = await this.#service.post(path, body, timeout);
+      wasOpen ||= isOpen(answer);
       const delay = retries.delayAfter(answer);
-      if (delay === undefined) return answer;
+      if (delay === undefined) return { ...answer, isOpen: wasOpen };
       await sleep(delay);
     }
   }

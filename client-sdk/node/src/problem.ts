@@ -18,6 +18,7 @@ export interface Problem {
 /** The codes that this package creates itself. The texts are those of the service. */
 export const OWN = {
   token_missing: [400, "new_token", "A token is missing", "This submission needs a one-time token, in the Onceward-Token header or the _onceward field. Fetch one and send again."],
+  token_malformed: [400, "new_token", "The token is malformed", "The value sent as the token is not in the format of a token. Fetch a token and send again."],
   key_missing: [400, "no", "The idempotency key is missing", "This submission needs an idempotency key, chosen by the client and the same for every retry."],
   key_malformed: [400, "no", "The idempotency key is malformed", "An idempotency key is 1 to 255 visible ASCII characters, sent once."],
   bad_request: [400, "no", "The request is invalid", "Part of the request is missing or malformed. Nothing ran."],
@@ -27,6 +28,7 @@ export const OWN = {
   outcome_unknown: [409, "no", "The outcome is unknown", "The first request started, and its outcome was never recorded. It does not run again until the application or an operator settles it."],
   reply_not_kept: [409, "no", "The first response was not stored", "It was carried out; no response was stored, so it cannot be sent again."],
   body_too_large: [413, "no", "The body is too large", "The body exceeds the size limit. Nothing ran."],
+  redeem_unknown: [503, "new_token", "The check could not be finished", "The reply of the store was lost while the token was being redeemed. This request ran nothing, but its token may be used. Fetch a new one and send again."],
   store_unavailable: [503, "same", "The store is unavailable", "The store is unavailable, so duplicates cannot be detected. Nothing ran. Send the same request again in a moment."],
 } as const satisfies Record<string, readonly [number, Retry, string, string]>;
 
@@ -71,3 +73,6 @@ export class Rejected extends Error {
     return this.problem.code;
   }
 }
+
+/** The service rejects what this backend asks for, such as a lease that is too long. The client of the backend has nothing to mend. */
+export class BackendRejected extends Rejected {}

@@ -6,19 +6,21 @@ import { fingerprint } from "./fingerprint.js";
 import { parseKey } from "./key_header.js";
 import { isLook } from "./look_header.js";
 import type { Onceward } from "./onceward.js";
-import { createProblem, type OwnCode, type Problem, Rejected } from "./problem.js";
+import { BackendRejected, createProblem, type OwnCode, type Problem, Rejected } from "./problem.js";
 import type { Header, Reply } from "./reply.js";
 import { ProtectedRun } from "./protected_run.js";
+import type { Log } from "./service.js";
 import { outcomeHeaders } from "./outcome.js";
+import { type Subject, subjectText } from "./subject.js";
 import { tokenField } from "./token_field.js";
 
 /** Options of a protected route. `R` is the framework's request. */
 export interface ProtectOptions<R> extends ClaimOptions {
   /**
    * The client, as the application knows it, such as the id of its user. One client never receives the response to another. `undefined`
-   * rejects the request with 401. `anonymous` makes all clients one.
+   * rejects the request with 401. `anonymous` makes all clients one. Take it from your authentication: a client can choose what a header says.
    */
-  subject: (request: R) => string | undefined | Promise<string | undefined>;
+  subject: (request: R) => Subject | null | undefined | Promise<Subject | null | undefined>;
   /** The operation. Default: method and path, such as `POST /orders`. */
   action?: string;
   /** The maximum size of a request body. Default: 256 KiB. */
@@ -81,6 +83,7 @@ export class Protection<R> {
   readonly bodyLimit: number;
   readonly replyLimit: number;
   readonly keepHeaders: readonly string[];
+  readonly log: Log;
   #onceward: Onceward;
   #source: "key" | "token";
   #options: KeyOptions<R> & TokenOptions<R>;
@@ -92,6 +95,7 @@ export class Protection<R> {
     this.bodyLimit = options.bodyLimit ?? 256 * 1024;
     this.replyLimit = options.replyLimit ?? 1024 * 1024;
     this.keepHeaders = (options.keepHeaders ?? []).map((name) => name.toLowerCase());
+    this.log = onceward.log;
     this.#onceward = onceward;
     this.#source = source;
     this.#options = options;
@@ -108,6 +112,8 @@ export class Protection<R> {
       const verdict = await this.#onceward.claim(intent);
       return verdict instanceof Claim ? new ProtectedRun(verdict, this.keepHeaders) : replayed(verdict.reply);
     } catch (error) {
+      // The log has the reason.
+      if (error instanceof BackendRejected) return rejection(createProblem("store_unavailable"));
       if (error instanceof Rejected) return rejection(error.problem);
       throw error;
     }
@@ -116,7 +122,7 @@ export class Protection<R> {
   async #intent(request: R, facts: RequestFacts, body: () => Promise<BodyFacts | undefined>): Promise<Intent> {
     const { subject: subjectOf, action = `${facts.method} ${facts.path}`, lease, wait, retain, atMostOnce, bound } = this.#options;
     const key = this.#source === "key" ? keyOf(facts) : "";
-    const subject = (await subjectOf(request)) || reject("unauthorized");
+    const subject = subjectText(await subjectOf(request)) || reject("unauthorized");
     const read = (await body()) ?? reject("body_too_large");
     const shared = { action, subject, fingerprint: fingerprint({ ...facts, body: read.bytes }), ...given({ lease, wait, retain }) };
     if (key) return { ...shared, key, ...given({ atMostOnce }) };
@@ -134,12 +140,14 @@ function keyOf({ header }: RequestFacts): string {
   return parseKey(value) ?? reject("key_malformed");
 }
 
-function tokenOf({ header, contentType }: RequestFacts, { bytes, field }: BodyFacts): string {
-  return header("onceward-token") || field || tokenField(contentType, bytes) || reject("token_missing");
+function tokenOf({ header, contentType }: RequestFacts, { bytes, field = tokenField(contentType, bytes) }: BodyFacts): string {
+  const sent = header("onceward-token");
+  if (sent && field && sent !== field) reject("token_malformed", "The request carries two different tokens. Send one, in the header or in the form.");
+  return sent || field || reject("token_missing");
 }
 
-function reject(code: OwnCode): never {
-  throw new Rejected(createProblem(code));
+function reject(code: OwnCode, detail?: string): never {
+  throw new Rejected(createProblem(code, detail));
 }
 
 /** Returns the response to a rejected request. */

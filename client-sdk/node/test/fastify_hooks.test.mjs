@@ -119,6 +119,20 @@ test("hooks of a route run beside those of protectAll", async (t) => {
   assert.equal(runs.length, 1);
 });
 
+test("Server-Timing and Vary of handlers and hooks stay", async (t) => {
+  const answer = (_, reply) => reply.header("server-timing", "shop;dur=1").header("vary", "Origin, Accept").send("made");
+  const { url } = await shop(t, (protect, app) => {
+    app.addHook("onRequest", async (_, reply) => void reply.header("vary", "Origin").header("server-timing", "db;dur=5"));
+    return protect;
+  }, answer);
+  const shown = async () => {
+    const { headers } = await post(url, "");
+    return [headers.get("server-timing"), headers.get("vary")];
+  };
+  assert.deepEqual(await shown(), ["shop;dur=1, onceward;desc=executed", "Origin, Accept"]);
+  assert.deepEqual(await shown(), ["db;dur=5, onceward;desc=replayed", "Origin, Accept"]);
+});
+
 test("path without a route frees the key", async (t) => {
   const app = Fastify();
   await app.register(protectAll, protectKey(await client(t), { subject: anonymous, action: "order" }));

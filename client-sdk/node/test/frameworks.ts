@@ -11,13 +11,14 @@ const onceward = new Onceward("http://127.0.0.1:8080", { apiKey: process.env["ON
 
 const app = express();
 app.use("/orders", forExpress.protectKey(onceward, { subject: (request) => request.headers.authorization }));
+app.use("/users", forExpress.protectKey(onceward, { subject: (request) => request.get("x-user") }));
 app.post("/orders", forExpress.protectKey<ExpressRequest>(onceward, { subject: (request) => request.get("x-user") }), (request, response) => {
   response.status(201).json(request.body);
 });
 app.post("/forms", forExpress.protectToken(onceward, { subject: forExpress.anonymous, bound: true }));
 
 const fastify = Fastify();
-await fastify.register(forFastify.protectAll, forFastify.protectKey(onceward, { subject: (request) => request.ip, atMostOnce: false }));
+await fastify.register(forFastify.protectAll, forFastify.protectKey(onceward, { subject: async (request) => (request.ip ? 7 : undefined), atMostOnce: false }));
 fastify.post("/orders", forFastify.protectToken(onceward, { subject: forFastify.anonymous }), async (request) => request.id);
 
 export const POST = forFetch.protectKey(
@@ -42,6 +43,8 @@ export async function byHand(): Promise<number> {
 
 // @ts-expect-error: a subject is required.
 forExpress.protectKey(onceward, {});
+// @ts-expect-error: a subject is text or a number.
+forExpress.protectKey(onceward, { subject: () => ({ id: 7 }) });
 // @ts-expect-error: a subject is required.
 await onceward.claim({ key: "k", action: "a" });
 // @ts-expect-error: a key or a token is required.

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -28,15 +28,15 @@ test("dist/ matches the sources (otherwise run `npm run build`)", (t) => {
   for (const file of files(built)) assert.equal(text(`dist/${file}`), readFileSync(join(built, file), "utf8"), file);
 });
 
-/** Installs the package from its tarball. Returns the folder of its user. */
+/** Installs the package as the README says. Returns the folder of its user, beside a clean clone. */
 function install(t) {
-  const [pack, user] = [folder(t), folder(t)];
-  // A clean clone has the committed files only.
-  execFileSync("sh", ["-c", `git ls-files . | tar -c -T - | tar -x -C ${pack}`], { cwd: root });
-  const npm = (cwd, ...command) => execFileSync("npm", command, { cwd, stdio: ["ignore", "pipe", "ignore"] }).toString();
-  const [{ filename }] = JSON.parse(npm(pack, "pack", "--json"));
+  const [place, install] = [folder(t), text("README.md").match(/```sh\n([^]*?)```/)[1]];
+  const [clone, user] = [join(place, "onceward/client-sdk/node"), join(place, "application")];
+  for (const each of [clone, user]) mkdirSync(each, { recursive: true });
+  execFileSync("sh", ["-c", `git ls-files . | tar -c -T - | tar -x -C ${clone}`], { cwd: root });
   writeFileSync(join(user, "package.json"), "{}");
-  npm(user, "install", "--offline", "--no-audit", "--no-fund", join(pack, filename));
+  // A later installation keeps the copy.
+  execFileSync("sh", ["-ec", `${install}npm install`], { cwd: user, env: { ...process.env, npm_config_offline: "true" }, stdio: ["ignore", "ignore", "inherit"] });
   return user;
 }
 

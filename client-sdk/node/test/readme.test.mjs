@@ -1,6 +1,7 @@
 // The snippets of the README, as they are: the lines that a newcomer adds, and what they do.
 
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -23,7 +24,7 @@ function programs(name) {
   return { added: lines.filter((line) => line.startsWith("+")).length, before: text(lines.filter((line) => !line.startsWith("+"))), after: text(lines) };
 }
 
-const PRELUDE = "let placed = 0;\nasync function placeOrder(order) {\n  placed += 1;\n  return { ...order, placed };\n}\n";
+const PRELUDE = "let placed = 0;\nconst userOf = ({ headers }) => headers['x-user'] ?? headers.get?.('x-user');\nasync function placeOrder(order) {\n  placed += 1;\n  return { ...order, placed };\n}\n";
 const LISTEN = {
   express: 'const server = app.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}`));\n',
   fastify: 'console.log(await app.listen({ port: 0, host: "127.0.0.1" }));\n',
@@ -82,6 +83,26 @@ test("once: the snippet charges a message once", async (t) => {
   const message = { id: "m1", customer: "alice" };
   assert.deepEqual([await charge(message), await charge(message)], [{ ...message, placed: 1 }, { ...message, placed: 1 }]);
   await assert.rejects(charge({ ...message, amount: 2 }), { code: "key_reused" });
+});
+
+/** What the application has already, by snippet. */
+const DECLARED = {
+  express: "declare function userOf(request: import('express').Request): string | undefined;",
+  fastify: "declare function userOf(request: import('fastify').FastifyRequest): number | undefined;",
+  fetch: "declare function userOf(request: Request): Promise<string | null>;",
+};
+
+test("the snippets compile in TypeScript", (t) => {
+  const folder = project(t);
+  for (const [name, declared] of Object.entries(DECLARED)) {
+    const text = name === "fetch" ? snippet(name).join("\n") : programs(name).after;
+    writeFileSync(join(folder, `${name}.ts`), `${declared}\ndeclare function placeOrder(order: unknown): Promise<object>;\n${text}\n`);
+  }
+  const paths = Object.fromEntries(["", "/express", "/fastify", "/fetch"].map((entry) => [`onceward-node${entry}`, [`${root}dist/esm${entry || "/index"}.d.ts`]]));
+  const compilerOptions = { module: "nodenext", target: "es2022", lib: ["es2023", "esnext.disposable"], types: ["node"], strict: true, exactOptionalPropertyTypes: true, noEmit: true, skipLibCheck: true, paths };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.ts"] }));
+  const { status, stdout } = spawnSync(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-p", folder]);
+  assert.deepEqual([status, stdout.toString()], [0, ""]);
 });
 
 test("links lead to files", () => {

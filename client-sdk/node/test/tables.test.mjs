@@ -107,6 +107,7 @@ test("fingerprint covers method, path, query, media type and body, and no bounda
   assert.notEqual(fingerprint(form("one", "\xff")), fingerprint(form("one", "\xfe")));
   // The same digest as in Python, so that both can stand behind one load balancer.
   assert.equal(same, "311f3266286fe49562ceb9d3a58e8adc72ac89ca369cf0cc34f5daf9d882f496");
+  assert.equal(canonicalJson({ b: 2, a: { toString: 1 } }), '{"a":{"toString":1},"b":2}');
   assert.equal(canonicalJson({ b: [{ d: 1, c: 2 }], a: null }), '{"a":null,"b":[{"c":2,"d":1}]}');
 });
 

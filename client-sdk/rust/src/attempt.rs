@@ -10,7 +10,10 @@ use crate::buffered_body::BufferedBody;
 use crate::credential_state::CredentialState;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::redirect::{MAX_REDIRECTS, Redirect, drop_content, drop_credentials};
-use crate::rejection::{Rejection, ResponseClass, classify, is_rejection, may_be_rejection, outcome, retry_after};
+use crate::rejection::{
+    LaterRejection, Rejection, ResponseClass, classify, is_rejection, later_rejection, may_be_rejection, outcome,
+    retry_after,
+};
 use crate::retry_decision::{AttemptSummary, CredentialKind};
 use crate::submission::Plan;
 use crate::transport::{Transport, TransportError};
@@ -22,6 +25,8 @@ const FURTHER_HEADERS: usize = 4;
 pub(crate) enum AttemptResult {
     Response(AttemptResponse),
     Rejected(Rejection),
+    /// A guard of a later version rejected the request, for a reason that this version does not know.
+    RejectedLater(LaterRejection),
     NotSent(BoxError),
     Refused(BoxError),
     Lost(BoxError),
@@ -184,6 +189,9 @@ impl<T: Transport> Attempt<'_, T> {
     /// Distinguishes a rejection from a response of the application, and buffers a short response.
     async fn read(&mut self, mut response: Response) -> AttemptResult {
         let (outcome, is_submission) = (self.outcome, self.is_submission);
+        if let Some(rejection) = later_rejection(response.headers()).filter(|_| is_submission) {
+            return AttemptResult::RejectedLater(rejection);
+        }
         let lost = |error: reqwest::Error| failure(TransportError::Lost(error.without_url().into()), is_submission);
         if is_submission && may_be_rejection(outcome, &response) {
             match Box::pin(classify(response)).await {
@@ -248,6 +256,9 @@ impl AttemptResult {
             }
             Self::Rejected(Rejection { problem, retry_after }) => {
                 AttemptSummary::Rejected { code: problem.code, retry: problem.retry, retry_after: *retry_after }
+            }
+            Self::RejectedLater(LaterRejection { retry, retry_after, .. }) => {
+                AttemptSummary::RejectedLater { retry: *retry, retry_after: *retry_after }
             }
             Self::NotSent(_) => AttemptSummary::NotSent,
             Self::Refused(_) => AttemptSummary::Refused,

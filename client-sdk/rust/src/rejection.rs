@@ -20,6 +20,14 @@ pub(crate) struct Rejection {
     pub(crate) retry_after: Option<Duration>,
 }
 
+/// A rejection whose outcome is of a later version of the contract.
+#[derive(Debug)]
+pub(crate) struct LaterRejection {
+    pub(crate) outcome: String,
+    pub(crate) retry: Retry,
+    pub(crate) retry_after: Option<Duration>,
+}
+
 /// The outcome in the headers of a response.
 pub(crate) fn outcome(headers: &HeaderMap) -> Option<Outcome> {
     Outcome::parse(headers.get(&OUTCOME)?.to_str().ok()?)
@@ -35,6 +43,14 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
+/// The rejection in the headers of a response, if its outcome is of a later version of the contract. Only a rejection names the next step.
+pub(crate) fn later_rejection(headers: &HeaderMap) -> Option<LaterRejection> {
+    let outcome = headers.get(&OUTCOME)?.to_str().ok()?;
+    let is_later = Outcome::parse(outcome).is_none() && headers.contains_key(header::RETRY);
+    let retry = next_step(headers).unwrap_or(Retry::No);
+    is_later.then(|| LaterRejection { outcome: outcome.to_owned(), retry, retry_after: retry_after(headers) })
+}
+
 /// The origin of a response.
 pub(crate) enum ResponseClass {
     /// The application responded.
@@ -45,12 +61,16 @@ pub(crate) enum ResponseClass {
 
 /// Returns true if a response with this outcome may be a rejection: [`classify`] tells, and reads its body for that.
 pub(crate) fn may_be_rejection(outcome: Option<Outcome>, response: &Response) -> bool {
-    is_rejection(outcome, response.headers()) || outcome.is_none() && is_problem(response)
+    outcome.is_some_and(|outcome| !codes(outcome, response.headers()).is_empty())
+        || outcome.is_none() && is_problem(response)
 }
 
 /// Returns true if the headers alone show that a response is a rejection.
 pub(crate) fn is_rejection(outcome: Option<Outcome>, headers: &HeaderMap) -> bool {
-    outcome.is_some_and(|outcome| !codes(outcome, headers).is_empty())
+    match outcome {
+        Some(outcome) => !codes(outcome, headers).is_empty(),
+        None => later_rejection(headers).is_some(),
+    }
 }
 
 /// The codes that a response with this outcome may have, the usual one first; empty if the response is not a rejection.

@@ -21,6 +21,8 @@ pub(crate) enum AttemptSummary {
     Unauthorized,
     /// A guard rejected the attempt: this request ran nothing.
     Rejected { code: Code, retry: Retry, retry_after: Option<Duration> },
+    /// A guard rejected the attempt with a code of a later version, which may say that the outcome is unknown.
+    RejectedLater { retry: Retry, retry_after: Option<Duration> },
     /// 429 without the mark of a guard: the rate limit of a gateway.
     TooManyRequests { retry_after: Option<Duration> },
     /// 502, 503 or 504 without the mark of a guard. The request may have run.
@@ -80,7 +82,11 @@ impl AttemptHistory {
 
     /// Adds an attempt and the decision that followed it.
     pub(crate) fn and(self, summary: AttemptSummary, decision: Decision) -> Self {
-        let says_new_token = matches!(summary, AttemptSummary::Rejected { retry: Retry::NewToken, .. });
+        let says_new_token = matches!(
+            summary,
+            AttemptSummary::Rejected { retry: Retry::NewToken, .. }
+                | AttemptSummary::RejectedLater { retry: Retry::NewToken, .. }
+        );
         let (is_refused, is_unsent) = (summary == AttemptSummary::Refused, summary == AttemptSummary::NotSent);
         Self {
             attempts: self.attempts + 1,
@@ -155,6 +161,13 @@ pub(crate) fn decide(history: &AttemptHistory, summary: AttemptSummary, conditio
         AttemptSummary::Rejected { code, retry, retry_after } => {
             after_rejection(history, code, retry, retry_after, conditions)
         }
+        AttemptSummary::RejectedLater { retry: Retry::Same, retry_after } => {
+            retry_same(history, retry_after, conditions).unwrap_or(Decision::Unknown)
+        }
+        AttemptSummary::RejectedLater { retry: Retry::NewToken, retry_after } => {
+            retry_with_new_token(history, retry_after, conditions).unwrap_or(Decision::Unknown)
+        }
+        AttemptSummary::RejectedLater { retry: Retry::No, .. } => Decision::Unknown,
         AttemptSummary::TooManyRequests { retry_after } => {
             retry_same(history, retry_after, conditions).unwrap_or(end(Decision::Return))
         }

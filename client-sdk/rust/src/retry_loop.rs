@@ -156,6 +156,9 @@ impl<T: Transport> RetryLoop<'_, T> {
                 };
                 (reason, Some(rejection), None)
             }
+            AttemptResult::RejectedLater(rejection) => {
+                (format!("the response was {}, which this version does not know", rejection.outcome), None, None)
+            }
             AttemptResult::Response(response) => {
                 (format!("the response was {}", response.response.status()), None, None)
             }

@@ -65,6 +65,38 @@ test("calls of one submit event to two URLs are one submission each within a tri
   assert.deepEqual([orders("submitted.") - orders("submitted.log"), orders("submitted.log")], [1, 1], "both URLs, each once");
 });
 
+test("uploads of one submit event are one submission each, and one within a double click", async () => {
+  const { said, tokens } = await inPage(async () => {
+    const type = "application/x-www-form-urlencoded";
+    const bytes = (text) => new TextEncoder().encode(text);
+    const files = (text) => new File([text], `${text}.txt`, { type, lastModified: 1 });
+    const parts = (text) => {
+      const data = new FormData();
+      data.set("part", new Blob([text]));
+      return data;
+    };
+    // Data of the same kind and size. The blobs with `again` are one submission.
+    const kinds = [files, (text) => new Blob([text], { type }), (text) => bytes(text).buffer, bytes];
+    const make = () => kinds.flatMap((kind, at) => [1, 2, 3].map((number) => kind(`item=upload${at}-${number}.`)));
+    const form = document.querySelector("form");
+    const sent = [];
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const chunks = [1, 2, 3].map((number) => parts(`${number}`));
+      const all = [...make(), ...["again.", "again."].map((text) => new Blob([`item=upload-${text}`], { type }))];
+      for (const data of all) sent.push(axios.post("/web/orders", data, { headers: { "Content-Type": type } }));
+      for (const data of chunks) sent.push(axios.post("/web/orders?chunk", data));
+    });
+    form.requestSubmit();
+    return (await Promise.allSettled(sent)).map(({ value, reason }) => (value ?? reason.response).status);
+  });
+  assert.deepEqual(said.slice(0, 14), Array(14).fill(200));
+  const uploads = [0, 1, 2, 3].map((at) => [1, 2, 3].map((number) => orders(`upload${at}-${number}.`)));
+  assert.deepEqual([uploads, orders("upload-again.")], [Array(4).fill([1, 1, 1]), 1]);
+  // Three chunks beside them.
+  assert.equal(new Set(tokens).size, 12 + 1 + 3);
+});
+
 test("a key is sent instead of a token", async () => {
   const { said, seen } = await inPage(async () => {
     const send = () => axios.post("/keyed/orders", "item=keyed", { onceward: { key: "axios-1" }, headers: { "x-order": "axios-keyed" } });

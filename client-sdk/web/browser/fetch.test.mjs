@@ -44,6 +44,20 @@ test("concurrent calls with one key are one request, and a later one is replayed
   assert.deepEqual(wrong, []);
 });
 
+test("a form is sent with each blob or buffer of its own", async () => {
+  const [said, wrong] = await inPage(async () => {
+    const form = document.createElement("form");
+    const headers = { "content-type": "application/x-www-form-urlencoded" };
+    const texts = [1, 2].map((number) => `item=blob${number}.`);
+    const bodies = [...texts.map((text) => new Blob([text])), ...texts.map((text) => new TextEncoder().encode(text).buffer)];
+    const results = [...bodies, "item=text.", "item=text."].map((body) => onceward.fetch("/web/orders", { form, headers, body }));
+    return (await Promise.all(results)).map(({ outcome }) => outcome);
+  });
+  assert.deepEqual(said, Array(6).fill("executed"));
+  assert.deepEqual(["blob1", "blob2", "text"].map((item) => stage.orders(`item=${item}.`).length), [2, 2, 1]);
+  assert.deepEqual(wrong, []);
+});
+
 test("a token follows no redirect to another origin", async () => {
   const seen = [];
   const other = http.createServer((request, answer) => {

@@ -18,6 +18,33 @@ function hash(text) {
   return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
 }
 
+// src/body_digest.ts
+var streams = 0;
+function digestOf(body, target) {
+  const compared = comparable(body);
+  const fields = body instanceof FormData || body instanceof URLSearchParams ? body : new FormData();
+  const finish = (compared2) => digest(fields, [...target, compared2]);
+  return compared instanceof Promise ? compared.then(finish) : finish(compared);
+}
+function comparable(body) {
+  if (body instanceof ReadableStream) return [++streams];
+  if (globalThis.File && body instanceof File) return [body.name, body.size, body.lastModified];
+  if (body instanceof Blob) return hashOfBlob(body);
+  if (body instanceof FormData) {
+    const blobs = [...body.values()].filter((value) => typeof value != "string" && value.name == "blob");
+    return blobs.length ? Promise.all(blobs.map(hashOfBlob)) : "";
+  }
+  if (ArrayBuffer.isView(body)) return [hashOf(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))];
+  if (body instanceof ArrayBuffer) return [hashOf(new Uint8Array(body))];
+  return body instanceof URLSearchParams ? "" : body;
+}
+async function hashOfBlob(blob) {
+  return [blob.type, hashOf(new Uint8Array(await blob.arrayBuffer()))];
+}
+function hashOf(bytes) {
+  return [bytes.length, bytes.reduce((hash2, byte) => Math.imul(hash2 ^ byte, 16777619), 0)];
+}
+
 // src/token_field.ts
 function findField(form) {
   return form.querySelector(`input[name="${FIELD}"]`);
@@ -41,16 +68,17 @@ function sharedCalls() {
   const calls = /* @__PURE__ */ new Map();
   return (owner, content, begin, form) => {
     const last = calls.get(owner);
-    if (last?.content == content) return last.result;
-    const call = { content, result: begin() };
+    if (last?.[0] == content) return last[1];
+    const result = begin();
+    const call = [content, result];
     calls.set(owner, call);
     const click = form && new Promise((go) => {
       setTimeout(go, DOUBLE_CLICK);
       ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true }));
     });
     const end = () => calls.get(owner) == call && calls.delete(owner);
-    Promise.all([call.result, click]).then(end, end);
-    return call.result;
+    Promise.all([result, click]).then(end, end);
+    return result;
   };
 }
 
@@ -76,8 +104,7 @@ function guardAxios(instance, { onceward, ...options } = {}) {
     if (field) headers.set(TOKEN, field);
     const call = async (request) => {
       const begin = () => send(options, request, settings);
-      const content = digest(data instanceof FormData ? data : new FormData(), `${data}`);
-      const { result, token } = await (form ? clicksOf(form)(`${method} ${request.url}`, content, begin, form) : begin());
+      const { result, token } = await (form ? clicksOf(form)(`${method} ${request.url}`, await digestOf(data, []), begin, form) : begin());
       if (settings?.outcome == "unknown" && result.outcome == "rejected") result.outcome = "unknown";
       config.onceward = { ...settings, outcome: result.outcome };
       if (token && result.outcome != "rejected") headers.set(TOKEN, token);

@@ -93,7 +93,8 @@ function nextStep(attempts, mayRepeat) {
   if (/kept/.test(code)) return "duplicate";
   if (/^int|outc|m_[tf]/.test(code) || isOpen && code == "locked") return "unknown";
   if (mayRepeat && (retry == "same" || retry == "new_token" && attempts.every((attempt) => attempt?.retry == retry))) return retry;
-  return isOpen ? "unknown" : isUsed ? "duplicate" : "rejected";
+  if (isOpen) return "unknown";
+  return isUsed ? "duplicate" : /^([bklm]|to|ra|re|st|ov|cl|no|up|un[as])/.test(code) ? "rejected" : "unknown";
 }
 
 // src/history.ts
@@ -152,19 +153,20 @@ async function fetchToken(fetch, url, action, limit, ...outer) {
   }
   const here = globalThis.location?.origin;
   let cause;
-  let isReached = false;
+  let isReached;
   for (let attempts = 1; ; attempts++) {
     let response;
     try {
       response = await fetch(url, init);
-      isReached = false;
+      isReached = 0;
       const { token, expires_in } = await response.json();
       const life = expires_in * 1e3;
       if (token && life > 0) return { token, until: Date.now() + life, life };
     } catch {
       outer[0]?.throwIfAborted();
       if (isReached) cause ??= `${here} is not in cors_origins`;
-      else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
+      else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).catch(() => {
+      });
     }
     const status = response?.status ?? 503;
     const wait = backoff(response, attempts);
@@ -199,7 +201,7 @@ async function submit({ fetch, token, limit }, request, init) {
       response = await fetch(new Request(request.clone(), { headers, signal }));
       const said = outcomeOf(response);
       problem = await problemOf(response, said);
-      const isGateways = !isHandlers(said) && response.status > 501 && response.status < 505;
+      const isGateways = !isHandlers(said) && /50[234]/.test(response.status);
       if (isSafe || !(problem || isGateways)) {
         return { outcome: said == "unknown" ? said : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
@@ -213,8 +215,7 @@ async function submit({ fetch, token, limit }, request, init) {
     const mayRepeat = attempts.length < MAX_ATTEMPTS && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
     const step = nextStep(attempts, mayRepeat);
     if (step == "same") await sleep(wait);
-    else if (step == "new_token") needsToken = true;
-    else return { outcome: step, response, problem, error };
+    else if (!(needsToken = step == "new_token")) return { outcome: step, response, problem, error };
   }
 }
 async function problemOf(response, outcome) {
@@ -560,16 +561,17 @@ function sharedCalls() {
   const calls = /* @__PURE__ */ new Map();
   return (owner, content, begin, form) => {
     const last = calls.get(owner);
-    if (last?.content == content) return last.result;
-    const call = { content, result: begin() };
+    if (last?.[0] == content) return last[1];
+    const result = begin();
+    const call = [content, result];
     calls.set(owner, call);
     const click = form && new Promise((go) => {
       setTimeout(go, DOUBLE_CLICK);
       ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true }));
     });
     const end = () => calls.get(owner) == call && calls.delete(owner);
-    Promise.all([call.result, click]).then(end, end);
-    return call.result;
+    Promise.all([result, click]).then(end, end);
+    return result;
   };
 }
 
@@ -591,18 +593,17 @@ function createOnceward(options = {}) {
       const fresh = () => token(form?.dataset.oncewardAction);
       return form && forms.all.get(form)?.attemptToken() || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
-    async fetch(url, given = {}) {
-      const init = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== void 0));
+    async fetch(url, init = {}) {
       const target2 = new URL(url, here);
       if (!isAllowedOrigin(target2.origin)) throw Error(`Onceward: ${target2.origin} is not in origins`);
-      const stay = target2.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
+      const [member, stay] = target2.origin == named[0] ? ["mode", "same-origin"] : ["redirect", "error"];
       const { form, key } = init;
       const body = init.body ?? (form && new FormData(form));
       if (form) body.delete?.(FIELD);
-      const request = new Request(target2, { ...stay, ...form && { method: "POST", body }, ...init });
+      const request = new Request(target2, { ...init, [member]: init[member] ?? stay, method: init.method ?? (form && "POST"), body });
       const send = () => submit({ fetch, token, limit }, request, init);
-      if (!form && !key) return send();
-      const name = [request.method, target2, key, body].join(" ");
+      if (!key && (!form || /^\[object (?!Fo)/.test(body))) return send();
+      const name = request.method + target2 + key + body;
       const content = digest(body instanceof FormData ? body : new FormData(form), name);
       const shared = await share(key ? name : form, content, send, form);
       return { ...shared, response: shared.response?.clone() };

@@ -18,6 +18,33 @@ function hash(text) {
   return [...text].reduce((hash2, char) => Math.imul(hash2 ^ char.codePointAt(0), 16777619), 0);
 }
 
+// src/body_digest.ts
+var streams = 0;
+function digestOf(body, target) {
+  const compared = comparable(body);
+  const fields = body instanceof FormData || body instanceof URLSearchParams ? body : new FormData();
+  const finish = (compared2) => digest(fields, [...target, compared2]);
+  return compared instanceof Promise ? compared.then(finish) : finish(compared);
+}
+function comparable(body) {
+  if (body instanceof ReadableStream) return [++streams];
+  if (globalThis.File && body instanceof File) return [body.name, body.size, body.lastModified];
+  if (body instanceof Blob) return hashOfBlob(body);
+  if (body instanceof FormData) {
+    const blobs = [...body.values()].filter((value) => typeof value != "string" && value.name == "blob");
+    return blobs.length ? Promise.all(blobs.map(hashOfBlob)) : "";
+  }
+  if (ArrayBuffer.isView(body)) return [hashOf(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))];
+  if (body instanceof ArrayBuffer) return [hashOf(new Uint8Array(body))];
+  return body instanceof URLSearchParams ? "" : body;
+}
+async function hashOfBlob(blob) {
+  return [blob.type, hashOf(new Uint8Array(await blob.arrayBuffer()))];
+}
+function hashOf(bytes) {
+  return [bytes.length, bytes.reduce((hash2, byte) => Math.imul(hash2 ^ byte, 16777619), 0)];
+}
+
 // src/component_submit.ts
 import { createOnceward } from "./onceward.mjs";
 
@@ -29,16 +56,17 @@ function sharedCalls() {
   const calls = /* @__PURE__ */ new Map();
   return (owner, content, begin, form) => {
     const last = calls.get(owner);
-    if (last?.content == content) return last.result;
-    const call = { content, result: begin() };
+    if (last?.[0] == content) return last[1];
+    const result = begin();
+    const call = [content, result];
     calls.set(owner, call);
     const click = form && new Promise((go) => {
       setTimeout(go, DOUBLE_CLICK);
       ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true }));
     });
     const end = () => calls.get(owner) == call && calls.delete(owner);
-    Promise.all([call.result, click]).then(end, end);
-    return call.result;
+    Promise.all([result, click]).then(end, end);
+    return result;
   };
 }
 
@@ -91,9 +119,8 @@ function componentSubmit(show) {
     let sent;
     try {
       const { body, type } = event ? { body: fieldsOf(element, event), type: void 0 } : bodyOf(given);
-      const compared = comparable(body);
-      const target = [options.method, `${url}`, compared instanceof Promise ? await compared : compared];
-      sent = { body, type, content: digest(isEntries(body) ? body : new FormData(), target) };
+      const content = digestOf(body, [options.method, `${url}`]);
+      sent = { body, type, content: content instanceof Promise ? await content : content };
     } catch (error) {
       const result = { outcome: "rejected", error };
       show({ pending: open.size > 0, result });
@@ -118,21 +145,6 @@ function bodyOf(given) {
   if (given === void 0 || given === null) return { body: void 0 };
   const isBody = typeof given == "string" || ArrayBuffer.isView(given) || [FormData, URLSearchParams, Blob, ArrayBuffer, ReadableStream].some((type) => given instanceof type);
   return isBody ? { body: given } : { body: JSON.stringify(given), type: "application/json" };
-}
-var streams = 0;
-function comparable(body) {
-  if (body instanceof ReadableStream) return [++streams];
-  if (globalThis.File && body instanceof File) return [body.name, body.size, body.lastModified];
-  if (body instanceof Blob) return body.arrayBuffer().then((bytes) => [body.type, hashOf(new Uint8Array(bytes))]);
-  if (ArrayBuffer.isView(body)) return [hashOf(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))];
-  if (body instanceof ArrayBuffer) return [hashOf(new Uint8Array(body))];
-  return isEntries(body) ? "" : body;
-}
-function hashOf(bytes) {
-  return [bytes.length, bytes.reduce((hash2, byte) => Math.imul(hash2 ^ byte, 16777619), 0)];
-}
-function isEntries(body) {
-  return body instanceof FormData || body instanceof URLSearchParams;
 }
 function copyOf(result) {
   return { ...result, response: result.response?.clone() };

@@ -11,7 +11,7 @@ const folder = process.argv[2] ?? `${root}dist`;
 const options = { absWorkingDir: root, bundle: true, target: "es2022", charset: "utf8", legalComments: "none", tsconfigRaw: {} };
 
 // Members that neither a page nor the browser sees. Members stored in sessionStorage are not renamed: another build may read them.
-const internal = /^(isAllowedOrigin|ensureToken|renew|touch|awaitsResponse|attemptToken|requestEnded|leavePage|content|result|life)$/;
+const internal = /^(isAllowedOrigin|ensureToken|renew|touch|awaitsResponse|attemptToken|requestEnded|leavePage|life)$/;
 /** The scripts for pages. Those for a library contain the first; the one for a language contains its messages. */
 const scripts = { onceward: "browser_script", "onceward-htmx": "htmx_script", "onceward-turbo": "turbo_script", "onceward.zh-CN": "chinese_script" };
 /** The modules for bundlers. */

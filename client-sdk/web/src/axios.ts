@@ -1,7 +1,7 @@
 // Requests sent by axios. Importing this module has no side effects.
 
 import { getAdapter, type AxiosInstance, type AxiosResponse, type InternalAxiosRequestConfig } from "axios";
-import { digest } from "./digest.js";
+import { digestOf } from "./body_digest.js";
 import { reportResponse } from "./form_response.js";
 import { createOnceward, type Onceward, type Options, type Result } from "./index.js";
 import { sharedCalls, type ShareCall } from "./shared_calls.js";
@@ -68,8 +68,7 @@ export function guardAxios<T extends AxiosInstance>(instance: T, { onceward, ...
     if (field) headers.set(TOKEN, field);
     const call = async (request: Request) => {
       const begin = () => send(options, request, settings);
-      const content = digest(data instanceof FormData ? data : new FormData(), `${data}`);
-      const { result, token } = await (form ? clicksOf(form)(`${method} ${request.url}`, content, begin, form) : begin());
+      const { result, token } = await (form ? clicksOf(form)(`${method} ${request.url}`, await digestOf(data, []), begin, form) : begin());
       // If a repeated attempt is rejected, the earlier one may have run.
       if (settings?.outcome == "unknown" && result.outcome == "rejected") result.outcome = "unknown";
       config.onceward = { ...settings, outcome: result.outcome };

@@ -1,6 +1,6 @@
 // The submissions of one component, for the hooks: one is in flight at a time, and those with an unknown outcome keep their token.
 
-import { digest } from "./digest.js";
+import { digestOf } from "./body_digest.js";
 import { createOnceward, type Options, type Result } from "./index.js";
 import { sharedCalls } from "./shared_calls.js";
 import { FIELD, TOKEN } from "./wire_contract.js";
@@ -106,10 +106,9 @@ export function componentSubmit(show: (state: SubmissionState) => void): Compone
     let sent: Sent;
     try {
       const { body, type } = event ? { body: fieldsOf(element, event), type: undefined } : bodyOf(given);
-      const compared = comparable(body);
+      const content = digestOf(body, [options.method, `${url}`]);
       // Only the bytes of a blob are awaited: a component shows at once that a submission is in flight.
-      const target = [options.method, `${url}`, compared instanceof Promise ? await compared : compared];
-      sent = { body, type, content: digest(isEntries(body) ? body : new FormData(), target) };
+      sent = { body, type, content: content instanceof Promise ? await content : content };
     } catch (error) {
       // JSON cannot be written for a cycle. Nothing was sent.
       const result: Result = { outcome: "rejected", error };
@@ -142,28 +141,6 @@ function bodyOf(given: Submittable | undefined): { body: BodyInit | undefined; t
   // `fetch` sends these as they are.
   const isBody = typeof given == "string" || ArrayBuffer.isView(given) || [FormData, URLSearchParams, Blob, ArrayBuffer, ReadableStream].some((type) => given instanceof type);
   return isBody ? { body: given as BodyInit } : { body: JSON.stringify(given), type: "application/json" };
-}
-
-let streams = 0;
-
-/** Returns what distinguishes a body without fields from another. */
-function comparable(body: BodyInit | undefined): unknown {
-  if (body instanceof ReadableStream) return [++streams];
-  // As for a file in a form.
-  if (globalThis.File && body instanceof File) return [body.name, body.size, body.lastModified];
-  if (body instanceof Blob) return body.arrayBuffer().then((bytes) => [body.type, hashOf(new Uint8Array(bytes))]);
-  if (ArrayBuffer.isView(body)) return [hashOf(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))];
-  if (body instanceof ArrayBuffer) return [hashOf(new Uint8Array(body))];
-  return isEntries(body) ? "" : body;
-}
-
-/** A fast hash of bytes, and their number. */
-function hashOf(bytes: Uint8Array): number[] {
-  return [bytes.length, bytes.reduce((hash, byte) => Math.imul(hash ^ byte, 0x1000193), 0)];
-}
-
-function isEntries(body: unknown): body is FormData {
-  return body instanceof FormData || body instanceof URLSearchParams;
 }
 
 /** A body can be read once: each caller receives a copy of the response. */

@@ -70,21 +70,20 @@ export function createOnceward(options: Options = {}): Onceward {
       const fresh = () => token(form?.dataset.oncewardAction);
       return (form && forms.all.get(form)?.attemptToken()) || (await share(form ?? fresh, digest(new FormData(form), 0), fresh, form)).token;
     },
-    async fetch(url, given = {}) {
-      // An undefined member counts as absent.
-      const init: SubmissionInit = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+    async fetch(url, init = {}) {
       const target = new URL(url, here);
       if (!isAllowedOrigin(target.origin)) throw Error(`Onceward: ${target.origin} is not in origins`);
       // A redirect to another origin would carry the token. The browser can only prevent that for the page's own origin.
-      const stay: RequestInit = target.origin == named[0] ? { mode: "same-origin" } : { redirect: "error" };
+      const [member, stay] = target.origin == named[0] ? (["mode", "same-origin"] as const) : (["redirect", "error"] as const);
       const { form, key } = init;
       const body = init.body ?? (form && new FormData(form));
       // The token is sent in a header, and a server rejects a request with two different tokens.
       if (form) (body as FormData).delete?.(FIELD);
-      const request = new Request(target, { ...stay, ...(form && { method: "POST", body }), ...init });
+      const request = new Request(target, { ...init, [member]: init[member] ?? stay, method: init.method ?? (form && "POST"), body } as RequestInit);
       const send = () => submit({ fetch, token, limit }, request, init);
-      if (!form && !key) return send();
-      const name = [request.method, target, key, body].join(" ");
+      // Bytes, blobs and streams have no text to compare.
+      if (!key && (!form || /^\[object (?!Fo)/.test(body as string))) return send();
+      const name = request.method + target + key + body;
       // A body can be read once: each caller receives a clone, and the shared response stays unread.
       const content = digest(body instanceof FormData ? body : new FormData(form), name);
       const shared = await share(key ? name : form, content, send, form);

@@ -10,18 +10,19 @@ export type ShareCall = <T>(owner: unknown, content: number, begin: () => Promis
  * form is edited or reset. A call whose promise is rejected is forgotten at once.
  */
 export function sharedCalls(): ShareCall {
-  const calls = new Map<unknown, { content: number; result: Promise<any> }>();
+  const calls = new Map<unknown, [content: number, result: Promise<any>]>();
   return (owner, content, begin, form) => {
     const last = calls.get(owner);
-    if (last?.content == content) return last.result;
-    const call = { content, result: begin() };
+    if (last?.[0] == content) return last[1];
+    const result = begin();
+    const call: [number, Promise<any>] = [content, result];
     calls.set(owner, call);
     const click = form && new Promise((go) => {
       setTimeout(go, DOUBLE_CLICK);
       ["input", "reset"].forEach((name) => form.addEventListener(name, go, { once: true }));
     });
     const end = () => calls.get(owner) == call && calls.delete(owner);
-    Promise.all([call.result, click]).then(end, end);
-    return call.result;
+    Promise.all([result, click]).then(end, end);
+    return result;
   };
 }

@@ -66,7 +66,7 @@ export async function submit({ fetch, token, limit }: SubmissionContext, request
       const said = outcomeOf(response);
       problem = await problemOf(response, said);
       // A gateway does not know whether the request ran.
-      const isGateways = !isHandlers(said) && response.status > 501 && response.status < 505;
+      const isGateways = !isHandlers(said) && /50[234]/.test(response.status as unknown as string);
       if (isSafe || !(problem || isGateways)) {
         return { outcome: said == "unknown" ? said : response.headers.get(IDEMPOTENT_REPLAYED) ? "replayed" : "executed", response };
       }
@@ -80,8 +80,7 @@ export async function submit({ fetch, token, limit }: SubmissionContext, request
     const mayRepeat = attempts.length < MAX_ATTEMPTS && Date.now() + wait < deadline && !(isOwn && problem?.retry == "new_token");
     const step = nextStep(attempts, mayRepeat);
     if (step == "same") await sleep(wait);
-    else if (step == "new_token") needsToken = true;
-    else return { outcome: step, response, problem, error };
+    else if (!(needsToken = step == "new_token")) return { outcome: step, response, problem, error };
   }
 }
 

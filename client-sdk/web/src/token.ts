@@ -51,12 +51,12 @@ export async function fetchToken(
   const here = globalThis.location?.origin;
   /** The origin of the page and the CORS setting that does not contain it. */
   let cause: string | undefined;
-  let isReached = false;
+  let isReached: unknown;
   for (let attempts = 1; ; attempts++) {
     let response: Response | undefined;
     try {
       response = await fetch(url, init);
-      isReached = false;
+      isReached = 0;
       const { token, expires_in }: IssuedToken = await response.json();
       const life = expires_in * 1000;
       if (token && life > 0) return { token, until: Date.now() + life, life };
@@ -65,7 +65,7 @@ export async function fetchToken(
       outer[0]?.throwIfAborted();
       // A script cannot distinguish a CORS failure from a network failure. If a request without CORS succeeds and the next one with it fails, it is CORS.
       if (isReached) cause ??= `${here} is not in cors_origins`;
-      else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).then(() => true, () => false);
+      else if (here && here != url.origin && !response) isReached = await fetch(url, { mode: "no-cors", signal }).catch(() => {});
     }
     const status = response?.status ?? 503;
     const wait = backoff(response, attempts);

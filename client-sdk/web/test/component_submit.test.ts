@@ -5,8 +5,8 @@ import { componentSubmit, type SubmissionState, type SubmitOptions, type Submitt
 
 const ORDERS = "https://shop.test/orders";
 
-/** How the shop treats one request. It places an order and loses the response, or is not available. */
-type Fate = "lose" | "down" | Promise<unknown> | undefined;
+/** How the shop treats one request. It places an order and loses the response, is not available, or finds that the token has expired. */
+type Fate = "lose" | "down" | "expired" | Promise<unknown> | undefined;
 
 /** A shop, and a component that submits to it. */
 function enter(fates: Fate[] = []) {
@@ -21,6 +21,7 @@ function enter(fates: Fate[] = []) {
     tokens.push(token);
     const fate = fates.shift();
     if (fate == "down") return problem("store_unavailable");
+    if (fate == "expired") return problem("token_expired", "new_token");
     if (typeof fate == "object") await fate;
     const earlier = replies.get(token);
     if (earlier) return new Response(earlier, { headers: { "onceward-outcome": "replayed", "idempotent-replayed": "true" } });
@@ -35,9 +36,9 @@ function enter(fates: Fate[] = []) {
   return { orders, tokens, states, send, options, submit: (given?: Submittable, url = ORDERS) => send(url, options, given), end: () => states.at(-1) };
 }
 
-function problem(code: string): Response {
-  const headers = { "content-type": "application/problem+json", "onceward-outcome": code, "onceward-retry": "same", "retry-after": "0.001" };
-  return new Response(JSON.stringify({ code, retry: "same" }), { status: 503, headers });
+function problem(code: string, retry = "same"): Response {
+  const headers = { "content-type": "application/problem+json", "onceward-outcome": code, "onceward-retry": retry, "retry-after": "0.001" };
+  return new Response(JSON.stringify({ code, retry }), { status: 503, headers });
 }
 
 /** Waits until a call no longer counts as part of the last double click. */
@@ -68,6 +69,15 @@ describe("unknown outcome", () => {
     expect((await submit(TEA)).outcome).toBe("replayed");
     expect(orders.length).toBe(2);
   });
+});
+
+test("the same content stays unknown when its token has expired, and other content is sent", async () => {
+  const { submit, tokens, orders } = enter([...LOST, "expired"]);
+  expect((await submit(TEA)).outcome).toBe("unknown");
+  await later();
+  expect(await submit(TEA)).toMatchObject({ outcome: "unknown", problem: { code: "token_expired" } });
+  expect((await submit({ item: "coffee" })).outcome).toBe("executed");
+  expect([new Set(tokens).size, orders.length]).toEqual([2, 2]);
 });
 
 describe("double click", () => {

@@ -159,6 +159,12 @@ describe("the next step of `fetch`", () => {
   add("upstream_failed", "no");
   add("key_reused", "no");
   add("unauthorized", "no");
+  // Codes of a later version of the contract.
+  const addLater = (code: string, retry?: Retry) => (answers[code] = { code: code as Code, ...(retry && { retry }) });
+  addLater("something", "no");
+  addLater("something_again", "same");
+  addLater("something_else", "new_token");
+  addLater("something_hidden");
 
   const table: [attempts: string, whileItMayRepeat: NextStep, atTheEnd: NextStep][] = [
     ["lost", "same", "unknown"],
@@ -199,11 +205,23 @@ describe("the next step of `fetch`", () => {
     ["key_reused", "rejected", "rejected"],
     ["unauthorized", "rejected", "rejected"],
     ["lost unauthorized", "unknown", "unknown"],
+    ["something", "unknown", "unknown"],
+    ["something_again", "same", "unknown"],
+    ["something_else", "new_token", "unknown"],
+    ["lost something_else", "unknown", "unknown"],
+    ["something_again unauthorized", "rejected", "rejected"],
+    ["something_hidden", "unknown", "unknown"],
   ];
   test.each(table)("after %s: %s, and at the end %s", (attempts, whileItMayRepeat, atTheEnd) => {
     const problems = attempts.split(" ").map((name) => answers[name]);
     expect(nextStep(problems, true)).toBe(whileItMayRepeat);
     expect(nextStep(problems, false)).toBe(atTheEnd);
+  });
+
+  test("every code that says that nothing ran is known by its first letters", () => {
+    const codes: Code[] = JSON.parse(readFileSync(new URL("../../../openapi/openapi.json", import.meta.url), "utf8")).components.schemas.Code.enum;
+    const others = ["token_used", "too_soon", "in_progress", "outcome_unknown", "reply_not_kept", "upstream_timeout", "upstream_failed", "internal"];
+    for (const code of codes) expect([code, nextStep([{ code, retry: "no" }], false) == "rejected"]).toEqual([code, !others.includes(code)]);
   });
 
   test("an attempt without a response never leads to a new token", () => {

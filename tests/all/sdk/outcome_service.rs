@@ -90,6 +90,20 @@ async fn remembered_token_is_looked_up_too() {
 }
 
 #[tokio::test]
+async fn token_claimed_with_a_subject_is_looked_up_with_that_subject() {
+    let shop = ClaimingShop::start();
+    let way = FaultyHttpProxy::to(shop.url(), first(vec![HttpFault::CutAnswer(0); 2])).await;
+    let client = looking(&shop.service.url, Some(API_KEY)).with_tokens().tokens_from(&shop.service.url);
+    let client = client.send_tokens_to(&way.url).build().unwrap();
+    let order = || client.post(format!("{}/orders", way.url)).header(USER, "ann");
+    assert!(order().subject("ann").send().await.unwrap().is_replayed());
+    let error = order().send().await.unwrap_err();
+    assert!(error.is_unknown() && error.code() == Some(Code::TokenUsed), "{error:?}");
+    assert!(error.to_string().contains("`Submission::subject`"), "{error}");
+    assert_eq!(shop.ledger.runs().len(), 2);
+}
+
+#[tokio::test]
 async fn wrong_api_key_is_named_and_never_shown() {
     let shop = ClaimingShop::start();
     let way = FaultyHttpProxy::to(shop.url(), first(vec![HttpFault::CutAnswer(0); 2])).await;

@@ -165,8 +165,7 @@ class CapturedResponse {
             response.removeHeader(name);
         for (const [name, value] of Object.entries(headers))
             response.setHeader(name, value);
-        for (const [name, value] of added)
-            response.appendHeader(name, value);
+        (0, node_exchange_js_1.setHeaders)(response, added);
         Object.assign(response, { statusCode, statusMessage });
         this.#flush();
     }

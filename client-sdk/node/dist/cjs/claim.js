@@ -43,8 +43,8 @@ class Claim {
         return this.#result !== undefined || this.#state !== "held";
     }
     /** Records that the work took effect. Duplicates receive the reply from now on. */
-    complete(reply) {
-        return this.#settle({ path: "/claim/complete", reply });
+    async complete(reply) {
+        return this.#settle({ path: "/claim/complete", reply: reply && (0, reply_js_1.replyToWire)(reply) });
     }
     /** Records that the work had no effect: the key or token is free again. */
     release() {
@@ -103,10 +103,11 @@ class Claim {
         const result = this.#result;
         if (!result)
             return;
-        const reply = "reply" in result && result.reply ? (0, reply_js_1.replyToWire)(result.reply) : undefined;
+        const reply = "reply" in result ? result.reply : undefined;
         let answer = await this.#post(result.path, reply && { reply });
-        // The service does not store this reply: it is too large, for example. The work did take effect.
-        if (reply && (answer.status === 400 || answer.status === 413))
+        // The service does not store this reply: it is too large, for example. The work did take effect. A gateway has a limit for bodies too, and
+        // its other answers say nothing about the reply.
+        if (reply && (answer.status === 413 || (answer.status === 400 && (0, service_js_1.isProcessed)(answer))))
             answer = await this.#post(result.path);
         if ((0, service_js_1.isProcessed)(answer))
             this.#stop(answer.status < 300 ? "settled" : "lost");
@@ -123,7 +124,8 @@ class Claim {
     }
     #enqueue(call) {
         const next = this.#queue.then(call);
-        this.#queue = next;
+        // A call that fails does not end those behind it.
+        this.#queue = next.catch(() => undefined);
         return next;
     }
     /** Does not keep the process alive: a process that ends leaves its claims to their lease. */

@@ -40,18 +40,23 @@ function middleware(protection) {
         if (!(0, protection_js_1.isClaimed)(request.method ?? ""))
             return next();
         protect(protection, request, response, next).catch((error) => {
-            if (!(error instanceof node_body_js_1.Aborted))
-                next(error);
+            if (error instanceof node_body_js_1.Aborted)
+                return;
+            if (!(0, node_exchange_js_1.isOver)(request, response))
+                return next(error);
+            // An error handler would close the connection, on which another request may have arrived.
+            protection.log(`a request failed after its response was sent: ${error}`);
         });
     };
 }
 async function protect(protection, request, response, next) {
     const admitted = await protection.admit(request, (0, node_exchange_js_1.factsOf)(request), () => bodyOf(request, protection.bodyLimit));
-    if (!(admitted instanceof protected_run_js_1.ProtectedRun))
-        return (0, node_exchange_js_1.sendOwn)(response, admitted);
+    const isRun = admitted instanceof protected_run_js_1.ProtectedRun;
     // A parser would wait for the body, and the claim with it.
     if ((0, node_exchange_js_1.isOver)(request, response))
-        return void (await admitted.settleUnentered());
+        return void (isRun && (await admitted.settleUnentered()));
+    if (!isRun)
+        return (0, node_exchange_js_1.sendOwn)(response, admitted);
     (0, captured_response_js_1.captureResponse)(response, protection.replyLimit, (captured) => admitted.settle(captured));
     admitted.enter(next);
 }

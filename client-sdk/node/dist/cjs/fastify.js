@@ -166,8 +166,7 @@ function hooks(protection) {
                 return payload;
             running.delete(request);
             const added = mayHaveRun(request, reply) ? await run.settle(captured(reply, payload, protection.replyLimit)) : await run.settleUnentered();
-            for (const [name, value] of added)
-                reply.header(name, value);
+            setHeaders(reply, added);
             return payload;
         },
     };
@@ -182,14 +181,13 @@ function bytesOf(payload, limit) {
 }
 function send(reply, { status, headers, body }) {
     reply.code(status);
-    const lines = new Map();
-    for (const [name, value] of headers)
-        lines.set(name, [...(lines.get(name) ?? []), value]);
-    // Fastify replaces a header that is set again.
-    for (const [name, values] of lines)
-        reply.header(name, values.length > 1 ? values : values[0]);
+    setHeaders(reply, headers);
     // Fastify would give an empty buffer a content type.
     reply.send(body.length > 0 ? body : undefined);
+}
+function setHeaders(reply, headers) {
+    for (const [name, lines] of (0, node_exchange_js_1.headerLines)(headers, (name) => reply.getHeader(name)))
+        reply.header(name, lines);
 }
 /** The payload of a request: read to compare it, and handed back to the parser of Fastify. */
 class Payloads {

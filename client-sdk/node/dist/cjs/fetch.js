@@ -1,5 +1,5 @@
 "use strict";
-// Handlers of the Fetch API, `(request) => Promise<Response>`, as in Hono, Next.js, Deno and Bun.
+// Handlers of the Fetch API, `(request) => Promise<Response>`, as in Hono and Next.js.
 //
 //     export const POST = protectKey(new Onceward(url), { subject: (request) => userOf(request) }, createOrder);
 var __createBinding = (this && this.__createBinding) || (Object.create ? (function(o, m, k, k2) {
@@ -57,7 +57,7 @@ async function runHandler(run, onError, handler) {
         run.noteError(error);
         try {
             if (onError)
-                return await onError(error);
+                return await run.enter(async () => onError(error));
         }
         catch (another) {
             await run.settleError();
@@ -116,7 +116,7 @@ async function readUpTo(body, limit, next) {
 function withHeaders(response, added) {
     const headers = new Headers(response.headers);
     for (const [name, value] of added)
-        headers.append(name, value);
+        name === "server-timing" ? headers.append(name, value) : headers.set(name, value);
     return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
 }
 const WITHOUT_BODY = [204, 205, 304];

@@ -1,4 +1,5 @@
 import type { Policy } from "./effect.js";
+import { type Subject } from "./subject.js";
 /** The lease that the service uses if the claim names none, in milliseconds. */
 export declare const DEFAULT_LEASE = 15000;
 /** Options of a claim. Times are in milliseconds. */
@@ -14,7 +15,7 @@ interface AnyIntent extends ClaimOptions {
     /** The operation, such as `POST /orders`. */
     action: string;
     /** The client, as the application knows it. One client never receives the response to another. */
-    subject: string;
+    subject: Subject;
     /** The content, or a digest of it. The same key with another fingerprint is rejected. */
     fingerprint?: string;
 }

@@ -6,8 +6,14 @@ exports.policyOf = policyOf;
 exports.intentToWire = intentToWire;
 const node_crypto_1 = require("node:crypto");
 const duration_js_1 = require("./duration.js");
+const subject_js_1 = require("./subject.js");
 /** The lease that the service uses if the claim names none, in milliseconds. */
 exports.DEFAULT_LEASE = 15_000;
+/** The number of characters up to which a fingerprint is sent as it is: the service limits the size of a claim. */
+const LONGEST_FINGERPRINT = 256;
+function short(fingerprint) {
+    return fingerprint.length > LONGEST_FINGERPRINT ? (0, node_crypto_1.createHash)("sha256").update(fingerprint).digest("hex") : fingerprint;
+}
 function policyOf(intent) {
     if ("token" in intent)
         return "token";
@@ -15,10 +21,11 @@ function policyOf(intent) {
 }
 /** Returns the body of the claim. It names a new attempt: create it once, and send the same again. */
 function intentToWire(intent) {
-    if (!intent.subject)
+    const subject = (0, subject_js_1.subjectText)(intent.subject);
+    if (!subject)
         throw new Error("subject is required: pass the id of the client as the application knows it, such as a user's id");
-    const { action, subject, fingerprint } = intent;
-    const wire = { action, subject, fingerprint, attempt: (0, node_crypto_1.randomUUID)() };
+    const { action, fingerprint } = intent;
+    const wire = { action, subject, fingerprint: fingerprint && short(fingerprint), attempt: (0, node_crypto_1.randomUUID)() };
     if ("token" in intent)
         Object.assign(wire, { token: intent.token, bound: intent.bound });
     else

@@ -4,10 +4,12 @@ Object.defineProperty(exports, "__esModule", { value: true });
 exports.lookupToWire = lookupToWire;
 exports.replyOfRecord = replyOfRecord;
 const problem_js_1 = require("./problem.js");
+const subject_js_1 = require("./subject.js");
 const reply_js_1 = require("./reply.js");
 /** Returns the body of `POST /outcome`. The content does not count. */
 function lookupToWire(intent) {
-    const { action, subject } = intent;
+    const { action } = intent;
+    const subject = (0, subject_js_1.subjectText)(intent.subject);
     return { action, subject, ...("token" in intent ? { token: intent.token } : { key: intent.key }) };
 }
 /** The rejection of a lookup without a stored reply, by the state of the record. */

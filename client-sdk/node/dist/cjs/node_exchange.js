@@ -4,6 +4,8 @@ Object.defineProperty(exports, "__esModule", { value: true });
 exports.factsOf = factsOf;
 exports.isOver = isOver;
 exports.sendOwn = sendOwn;
+exports.setHeaders = setHeaders;
+exports.headerLines = headerLines;
 exports.headersOf = headersOf;
 /** Returns the facts about a request. A router may have changed its URL, so the original one counts. */
 function factsOf(request) {
@@ -27,9 +29,27 @@ function isOver(request, response) {
 /** Sends a response of this package. */
 function sendOwn(response, { status, headers, body }) {
     response.statusCode = status;
-    for (const [name, value] of headers)
-        response.appendHeader(name, value);
+    setHeaders(response, headers);
     response.end(body);
+}
+/** Sets headers of this package. */
+function setHeaders(response, headers) {
+    for (const [name, lines] of headerLines(headers, (name) => response.getHeader(name)))
+        response.setHeader(name, lines);
+}
+/** Headers to which another middleware contributes: its lines stay. Those of any other header are replaced. */
+const SHARED = ["server-timing", "vary"];
+/** Returns the lines of each header. `present` returns those that the response has already. */
+function headerLines(headers, present) {
+    const lines = new Map();
+    for (const [name, value] of headers) {
+        const others = SHARED.includes(name) ? [present(name) ?? []].flat().map(String) : [];
+        // A stored `Vary` contains what the middleware has set for the first response.
+        const earlier = lines.get(name) ?? others.filter((line) => !value.split(/,\s*/).includes(line));
+        lines.set(name, [...earlier, value]);
+    }
+    // Another middleware, such as `compression`, expects the text of a single line.
+    return [...lines].map(([name, [first = "", ...more]]) => [name, more.length > 0 ? [first, ...more] : first]);
 }
 /** Returns headers as pairs. */
 function headersOf(headers) {

@@ -3,6 +3,7 @@ import { type Intent } from "./intent.js";
 import { type LookupIntent } from "./lookup.js";
 import { type Reply } from "./reply.js";
 import { type Log } from "./service.js";
+import { type Subject } from "./subject.js";
 export interface OncewardOptions {
     /** The API key of the service, if it has one. */
     apiKey?: string | undefined;
@@ -27,13 +28,15 @@ export interface IssuedToken {
 }
 export interface RedeemIntent {
     token: string;
-    subject: string;
+    subject: Subject;
     action?: string;
     bound?: boolean;
 }
 /** A client of the Onceward service. Create one per process. */
 export declare class Onceward {
     #private;
+    /** Writes one line of the log. */
+    readonly log: Log;
     constructor(url: string, { apiKey, timeout, log }?: OncewardOptions);
     /** Issues a token. */
     issue({ ttl, ...options }?: IssueOptions): Promise<IssuedToken>;

@@ -9,17 +9,22 @@ const duration_js_1 = require("./duration.js");
 const effect_js_1 = require("./effect.js");
 const intent_js_1 = require("./intent.js");
 const lookup_js_1 = require("./lookup.js");
+const problem_js_1 = require("./problem.js");
 const reply_js_1 = require("./reply.js");
 const retries_js_1 = require("./retries.js");
 const service_js_1 = require("./service.js");
 const statement_js_1 = require("./statement.js");
+const subject_js_1 = require("./subject.js");
 /** A client of the Onceward service. Create one per process. */
 class Onceward {
+    /** Writes one line of the log. */
+    log;
     #service;
     #timeout;
     constructor(url, { apiKey, timeout = 5000, log = console.error } = {}) {
         this.#service = new service_js_1.Service(url, apiKey, log);
         this.#timeout = timeout;
+        this.log = this.#service.log;
     }
     /** Issues a token. */
     async issue({ ttl, ...options } = {}) {
@@ -28,9 +33,10 @@ class Onceward {
     }
     /** Uses a token up. Throws `Rejected` if it is not valid, or was used before. */
     async redeem(intent) {
-        const wire = { ...intent, attempt: (0, node_crypto_1.randomUUID)() };
+        const wire = { ...intent, subject: (0, subject_js_1.subjectText)(intent.subject), attempt: (0, node_crypto_1.randomUUID)() };
         const answer = await this.#repeat("/token/redeem", wire, this.#timeout, this.#timeout);
-        const { run_id } = this.#service.verdict(answer);
+        // A try whose answer was lost may have used the token: with another attempt it would be rejected as used.
+        const { run_id } = this.#service.verdict(answer, answer.isOpen ? "redeem_unknown" : "store_unavailable");
         return new Redeemed(async () => {
             const release = { token: intent.token, attempt: wire.attempt, run_id };
             return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
@@ -57,7 +63,10 @@ class Onceward {
         const lease = intent.lease ?? intent_js_1.DEFAULT_LEASE;
         // A stuck call leaves time for another within the lease.
         const timeout = Math.min(this.#timeout, lease / 3);
-        const answer = await this.#repeat("/claim", (0, intent_js_1.intentToWire)(intent), timeout + (intent.wait ?? 0), lease);
+        const wire = (0, intent_js_1.intentToWire)(intent);
+        const answer = await this.#repeat("/claim", wire, timeout + (intent.wait ?? 0), lease);
+        if (answer.isOpen && !(0, service_js_1.isProcessed)(answer))
+            void this.#abandon(wire, lease, timeout);
         const verdict = this.#service.verdict(answer);
         if (verdict.outcome === "replay")
             return new claim_js_1.Replay((0, reply_js_1.replyFromWire)(verdict.reply));
@@ -95,14 +104,32 @@ class Onceward {
             return undefined;
         }
     }
+    /**
+     * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. That
+     * does not keep the process alive.
+     */
+    async #abandon({ wait: _, ...wire }, lease, timeout) {
+        const end = performance.now() + lease;
+        for (let pause = 100; performance.now() < end; pause = Math.min(pause * 2, 1000)) {
+            await (0, promises_1.setTimeout)(pause, undefined, { ref: false });
+            const answer = await this.#service.post("/claim", wire, timeout);
+            if (!(0, service_js_1.isProcessed)(answer))
+                continue;
+            const verdict = (0, problem_js_1.parseObject)(answer.body);
+            if (verdict?.["pass"])
+                await new claim_js_1.Claim(this.#service, "token", verdict, timeout).release();
+            return;
+        }
+    }
     /** Posts, and repeats the same body while no verdict arrives. */
     async #repeat(path, body, timeout, patience) {
         const retries = new retries_js_1.Retries(patience);
-        for (;;) {
+        for (let wasOpen = false;;) {
             const answer = await this.#service.post(path, body, timeout);
+            wasOpen ||= (0, service_js_1.isOpen)(answer);
             const delay = retries.delayAfter(answer);
             if (delay === undefined)
-                return answer;
+                return { ...answer, isOpen: wasOpen };
             await (0, promises_1.setTimeout)(delay);
         }
     }

@@ -3,13 +3,15 @@ import type { Onceward } from "./onceward.js";
 import { type Problem } from "./problem.js";
 import type { Header } from "./reply.js";
 import { ProtectedRun } from "./protected_run.js";
+import type { Log } from "./service.js";
+import { type Subject } from "./subject.js";
 /** Options of a protected route. `R` is the framework's request. */
 export interface ProtectOptions<R> extends ClaimOptions {
     /**
      * The client, as the application knows it, such as the id of its user. One client never receives the response to another. `undefined`
-     * rejects the request with 401. `anonymous` makes all clients one.
+     * rejects the request with 401. `anonymous` makes all clients one. Take it from your authentication: a client can choose what a header says.
      */
-    subject: (request: R) => string | undefined | Promise<string | undefined>;
+    subject: (request: R) => Subject | null | undefined | Promise<Subject | null | undefined>;
     /** The operation. Default: method and path, such as `POST /orders`. */
     action?: string;
     /** The maximum size of a request body. Default: 256 KiB. */
@@ -59,6 +61,7 @@ export declare class Protection<R> {
     readonly bodyLimit: number;
     readonly replyLimit: number;
     readonly keepHeaders: readonly string[];
+    readonly log: Log;
     constructor(onceward: Onceward, source: "key" | "token", options: KeyOptions<R> & TokenOptions<R>);
     /**
      * Claims a request. Returns the run of its handler, or the response in place of it. A request that only looks is not claimed. `body` reads

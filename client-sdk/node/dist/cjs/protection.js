@@ -12,6 +12,7 @@ const look_header_js_1 = require("./look_header.js");
 const problem_js_1 = require("./problem.js");
 const protected_run_js_1 = require("./protected_run.js");
 const outcome_js_1 = require("./outcome.js");
+const subject_js_1 = require("./subject.js");
 const token_field_js_1 = require("./token_field.js");
 /** A subject for routes without users: all clients are one. */
 function anonymous() {
@@ -27,6 +28,7 @@ class Protection {
     bodyLimit;
     replyLimit;
     keepHeaders;
+    log;
     #onceward;
     #source;
     #options;
@@ -37,6 +39,7 @@ class Protection {
         this.bodyLimit = options.bodyLimit ?? 256 * 1024;
         this.replyLimit = options.replyLimit ?? 1024 * 1024;
         this.keepHeaders = (options.keepHeaders ?? []).map((name) => name.toLowerCase());
+        this.log = onceward.log;
         this.#onceward = onceward;
         this.#source = source;
         this.#options = options;
@@ -54,6 +57,9 @@ class Protection {
             return verdict instanceof claim_js_1.Claim ? new protected_run_js_1.ProtectedRun(verdict, this.keepHeaders) : replayed(verdict.reply);
         }
         catch (error) {
+            // The log has the reason.
+            if (error instanceof problem_js_1.BackendRejected)
+                return rejection((0, problem_js_1.createProblem)("store_unavailable"));
             if (error instanceof problem_js_1.Rejected)
                 return rejection(error.problem);
             throw error;
@@ -62,7 +68,7 @@ class Protection {
     async #intent(request, facts, body) {
         const { subject: subjectOf, action = `${facts.method} ${facts.path}`, lease, wait, retain, atMostOnce, bound } = this.#options;
         const key = this.#source === "key" ? keyOf(facts) : "";
-        const subject = (await subjectOf(request)) || reject("unauthorized");
+        const subject = (0, subject_js_1.subjectText)(await subjectOf(request)) || reject("unauthorized");
         const read = (await body()) ?? reject("body_too_large");
         const shared = { action, subject, fingerprint: (0, fingerprint_js_1.fingerprint)({ ...facts, body: read.bytes }), ...given({ lease, wait, retain }) };
         if (key)
@@ -79,11 +85,14 @@ function keyOf({ header }) {
     const value = header("idempotency-key") || reject("key_missing");
     return (0, key_header_js_1.parseKey)(value) ?? reject("key_malformed");
 }
-function tokenOf({ header, contentType }, { bytes, field }) {
-    return header("onceward-token") || field || (0, token_field_js_1.tokenField)(contentType, bytes) || reject("token_missing");
+function tokenOf({ header, contentType }, { bytes, field = (0, token_field_js_1.tokenField)(contentType, bytes) }) {
+    const sent = header("onceward-token");
+    if (sent && field && sent !== field)
+        reject("token_malformed", "The request carries two different tokens. Send one, in the header or in the form.");
+    return sent || field || reject("token_missing");
 }
-function reject(code) {
-    throw new problem_js_1.Rejected((0, problem_js_1.createProblem)(code));
+function reject(code, detail) {
+    throw new problem_js_1.Rejected((0, problem_js_1.createProblem)(code, detail));
 }
 /** Returns the response to a rejected request. */
 function rejection({ status, code, retry, body, contentType, retryAfter }) {

@@ -52,7 +52,11 @@ function replyOfValue(value) {
 function valueOfReply(reply) {
     return reply.body?.length ? JSON.parse(Buffer.from(reply.body).toString()) : undefined;
 }
+/** Returns a reply as the service receives it. Throws a `TypeError` if it is not one. */
 function replyToWire({ status, headers = [], body = new Uint8Array() }) {
+    const isPairs = Array.isArray(headers) && headers.every((pair) => Array.isArray(pair) && pair.length === 2 && pair.every((text) => typeof text === "string"));
+    if (!Number.isInteger(status) || !isPairs)
+        throw new TypeError('a reply has a number as its status, and pairs as its headers, such as [["location", "/1"]]');
     return { status, headers: headers.map(([name, value]) => [name, value]), body: Buffer.from(body).toString("base64") };
 }
 function replyFromWire({ status, headers = [], body = "" }) {

@@ -1,5 +1,5 @@
 // Captures the response of a handler on `node:http`: held until its claim is settled, then sent.
-import { headersOf } from "./node_exchange.js";
+import { headersOf, setHeaders } from "./node_exchange.js";
 const METHODS = ["writeHead", "flushHeaders", "write", "end"];
 /**
  * Captures the response. One that ends with its first chunk, or announces a length within `limit`, is held as a whole. Any other is
@@ -162,8 +162,7 @@ class CapturedResponse {
             response.removeHeader(name);
         for (const [name, value] of Object.entries(headers))
             response.setHeader(name, value);
-        for (const [name, value] of added)
-            response.appendHeader(name, value);
+        setHeaders(response, added);
         Object.assign(response, { statusCode, statusMessage });
         this.#flush();
     }

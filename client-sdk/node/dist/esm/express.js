@@ -22,18 +22,23 @@ function middleware(protection) {
         if (!isClaimed(request.method ?? ""))
             return next();
         protect(protection, request, response, next).catch((error) => {
-            if (!(error instanceof Aborted))
-                next(error);
+            if (error instanceof Aborted)
+                return;
+            if (!isOver(request, response))
+                return next(error);
+            // An error handler would close the connection, on which another request may have arrived.
+            protection.log(`a request failed after its response was sent: ${error}`);
         });
     };
 }
 async function protect(protection, request, response, next) {
     const admitted = await protection.admit(request, factsOf(request), () => bodyOf(request, protection.bodyLimit));
-    if (!(admitted instanceof ProtectedRun))
-        return sendOwn(response, admitted);
+    const isRun = admitted instanceof ProtectedRun;
     // A parser would wait for the body, and the claim with it.
     if (isOver(request, response))
-        return void (await admitted.settleUnentered());
+        return void (isRun && (await admitted.settleUnentered()));
+    if (!isRun)
+        return sendOwn(response, admitted);
     captureResponse(response, protection.replyLimit, (captured) => admitted.settle(captured));
     admitted.enter(next);
 }

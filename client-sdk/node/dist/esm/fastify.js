@@ -4,7 +4,7 @@
 import { tracingChannel } from "node:diagnostics_channel";
 import { Readable } from "node:stream";
 import { Aborted, readBody } from "./node_body.js";
-import { factsOf, headersOf, isOver } from "./node_exchange.js";
+import { factsOf, headerLines, headersOf, isOver } from "./node_exchange.js";
 import { isClaimed, Protection } from "./protection.js";
 import { ProtectedRun } from "./protected_run.js";
 import { current } from "./statement.js";
@@ -147,8 +147,7 @@ function hooks(protection) {
                 return payload;
             running.delete(request);
             const added = mayHaveRun(request, reply) ? await run.settle(captured(reply, payload, protection.replyLimit)) : await run.settleUnentered();
-            for (const [name, value] of added)
-                reply.header(name, value);
+            setHeaders(reply, added);
             return payload;
         },
     };
@@ -163,14 +162,13 @@ function bytesOf(payload, limit) {
 }
 function send(reply, { status, headers, body }) {
     reply.code(status);
-    const lines = new Map();
-    for (const [name, value] of headers)
-        lines.set(name, [...(lines.get(name) ?? []), value]);
-    // Fastify replaces a header that is set again.
-    for (const [name, values] of lines)
-        reply.header(name, values.length > 1 ? values : values[0]);
+    setHeaders(reply, headers);
     // Fastify would give an empty buffer a content type.
     reply.send(body.length > 0 ? body : undefined);
+}
+function setHeaders(reply, headers) {
+    for (const [name, lines] of headerLines(headers, (name) => reply.getHeader(name)))
+        reply.header(name, lines);
 }
 /** The payload of a request: read to compare it, and handed back to the parser of Fastify. */
 class Payloads {

@@ -37,7 +37,7 @@ function withoutBoundary(body, mark) {
  * Throws if the value has a number above 2^53: two account numbers of 20 digits may be the same number after parsing.
  */
 export function canonicalJson(value) {
-    return JSON.stringify(value, (_, member) => (isPlainObject(member) ? Object.fromEntries(Object.entries(member).sort()) : exact(member))) ?? "";
+    return JSON.stringify(value, (_, member) => (isPlainObject(member) ? Object.fromEntries(Object.entries(member).sort(([one], [other]) => (one < other ? -1 : 1))) : exact(member))) ?? "";
 }
 function exact(value) {
     if (typeof value === "number" && Math.abs(value) > Number.MAX_SAFE_INTEGER) {

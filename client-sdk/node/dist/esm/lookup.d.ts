@@ -1,8 +1,9 @@
+import { type Subject } from "./subject.js";
 import { type Reply } from "./reply.js";
 /** What a lookup names: a key or a token, with the action and the subject that it was sent with. */
 export type LookupIntent = {
     action: string;
-    subject: string;
+    subject: Subject;
 } & ({
     key: string;
 } | {

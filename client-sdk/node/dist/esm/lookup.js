@@ -1,9 +1,11 @@
 // A lookup: asks for the record of a submission, and changes nothing.
 import { createProblem, Rejected } from "./problem.js";
+import { subjectText } from "./subject.js";
 import { replyFromWire } from "./reply.js";
 /** Returns the body of `POST /outcome`. The content does not count. */
 export function lookupToWire(intent) {
-    const { action, subject } = intent;
+    const { action } = intent;
+    const subject = subjectText(intent.subject);
     return { action, subject, ...("token" in intent ? { token: intent.token } : { key: intent.key }) };
 }
 /** The rejection of a lookup without a stored reply, by the state of the record. */

@@ -9,5 +9,9 @@ export declare function factsOf(request: IncomingMessage & {
 export declare function isOver(request: IncomingMessage, response: ServerResponse): boolean;
 /** Sends a response of this package. */
 export declare function sendOwn(response: ServerResponse, { status, headers, body }: OwnResponse): void;
+/** Sets headers of this package. */
+export declare function setHeaders(response: ServerResponse, headers: readonly Header[]): void;
+/** Returns the lines of each header. `present` returns those that the response has already. */
+export declare function headerLines(headers: readonly Header[], present: (name: string) => OutgoingHttpHeader | undefined): [string, string | string[]][];
 /** Returns headers as pairs. */
 export declare function headersOf(headers: Readonly<Record<string, OutgoingHttpHeader | undefined>>): Header[];

@@ -6,17 +6,22 @@ import { duration } from "./duration.js";
 import { effectOfError } from "./effect.js";
 import { DEFAULT_LEASE, intentToWire, policyOf } from "./intent.js";
 import { lookupToWire, replyOfRecord } from "./lookup.js";
+import { parseObject } from "./problem.js";
 import { replyFromWire, replyOfValue, valueOfReply } from "./reply.js";
 import { Retries } from "./retries.js";
-import { Service } from "./service.js";
+import { isOpen, isProcessed, Service } from "./service.js";
 import { current, Statement } from "./statement.js";
+import { subjectText } from "./subject.js";
 /** A client of the Onceward service. Create one per process. */
 export class Onceward {
+    /** Writes one line of the log. */
+    log;
     #service;
     #timeout;
     constructor(url, { apiKey, timeout = 5000, log = console.error } = {}) {
         this.#service = new Service(url, apiKey, log);
         this.#timeout = timeout;
+        this.log = this.#service.log;
     }
     /** Issues a token. */
     async issue({ ttl, ...options } = {}) {
@@ -25,9 +30,10 @@ export class Onceward {
     }
     /** Uses a token up. Throws `Rejected` if it is not valid, or was used before. */
     async redeem(intent) {
-        const wire = { ...intent, attempt: randomUUID() };
+        const wire = { ...intent, subject: subjectText(intent.subject), attempt: randomUUID() };
         const answer = await this.#repeat("/token/redeem", wire, this.#timeout, this.#timeout);
-        const { run_id } = this.#service.verdict(answer);
+        // A try whose answer was lost may have used the token: with another attempt it would be rejected as used.
+        const { run_id } = this.#service.verdict(answer, answer.isOpen ? "redeem_unknown" : "store_unavailable");
         return new Redeemed(async () => {
             const release = { token: intent.token, attempt: wire.attempt, run_id };
             return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
@@ -54,7 +60,10 @@ export class Onceward {
         const lease = intent.lease ?? DEFAULT_LEASE;
         // A stuck call leaves time for another within the lease.
         const timeout = Math.min(this.#timeout, lease / 3);
-        const answer = await this.#repeat("/claim", intentToWire(intent), timeout + (intent.wait ?? 0), lease);
+        const wire = intentToWire(intent);
+        const answer = await this.#repeat("/claim", wire, timeout + (intent.wait ?? 0), lease);
+        if (answer.isOpen && !isProcessed(answer))
+            void this.#abandon(wire, lease, timeout);
         const verdict = this.#service.verdict(answer);
         if (verdict.outcome === "replay")
             return new Replay(replyFromWire(verdict.reply));
@@ -92,14 +101,32 @@ export class Onceward {
             return undefined;
         }
     }
+    /**
+     * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. That
+     * does not keep the process alive.
+     */
+    async #abandon({ wait: _, ...wire }, lease, timeout) {
+        const end = performance.now() + lease;
+        for (let pause = 100; performance.now() < end; pause = Math.min(pause * 2, 1000)) {
+            await sleep(pause, undefined, { ref: false });
+            const answer = await this.#service.post("/claim", wire, timeout);
+            if (!isProcessed(answer))
+                continue;
+            const verdict = parseObject(answer.body);
+            if (verdict?.["pass"])
+                await new Claim(this.#service, "token", verdict, timeout).release();
+            return;
+        }
+    }
     /** Posts, and repeats the same body while no verdict arrives. */
     async #repeat(path, body, timeout, patience) {
         const retries = new Retries(patience);
-        for (;;) {
+        for (let wasOpen = false;;) {
             const answer = await this.#service.post(path, body, timeout);
+            wasOpen ||= isOpen(answer);
             const delay = retries.delayAfter(answer);
             if (delay === undefined)
-                return answer;
+                return { ...answer, isOpen: wasOpen };
             await sleep(delay);
         }
     }

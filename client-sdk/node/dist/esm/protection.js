@@ -3,9 +3,10 @@ import { Claim } from "./claim.js";
 import { fingerprint } from "./fingerprint.js";
 import { parseKey } from "./key_header.js";
 import { isLook } from "./look_header.js";
-import { createProblem, Rejected } from "./problem.js";
+import { BackendRejected, createProblem, Rejected } from "./problem.js";
 import { ProtectedRun } from "./protected_run.js";
 import { outcomeHeaders } from "./outcome.js";
+import { subjectText } from "./subject.js";
 import { tokenField } from "./token_field.js";
 /** A subject for routes without users: all clients are one. */
 export function anonymous() {
@@ -21,6 +22,7 @@ export class Protection {
     bodyLimit;
     replyLimit;
     keepHeaders;
+    log;
     #onceward;
     #source;
     #options;
@@ -31,6 +33,7 @@ export class Protection {
         this.bodyLimit = options.bodyLimit ?? 256 * 1024;
         this.replyLimit = options.replyLimit ?? 1024 * 1024;
         this.keepHeaders = (options.keepHeaders ?? []).map((name) => name.toLowerCase());
+        this.log = onceward.log;
         this.#onceward = onceward;
         this.#source = source;
         this.#options = options;
@@ -48,6 +51,9 @@ export class Protection {
             return verdict instanceof Claim ? new ProtectedRun(verdict, this.keepHeaders) : replayed(verdict.reply);
         }
         catch (error) {
+            // The log has the reason.
+            if (error instanceof BackendRejected)
+                return rejection(createProblem("store_unavailable"));
             if (error instanceof Rejected)
                 return rejection(error.problem);
             throw error;
@@ -56,7 +62,7 @@ export class Protection {
     async #intent(request, facts, body) {
         const { subject: subjectOf, action = `${facts.method} ${facts.path}`, lease, wait, retain, atMostOnce, bound } = this.#options;
         const key = this.#source === "key" ? keyOf(facts) : "";
-        const subject = (await subjectOf(request)) || reject("unauthorized");
+        const subject = subjectText(await subjectOf(request)) || reject("unauthorized");
         const read = (await body()) ?? reject("body_too_large");
         const shared = { action, subject, fingerprint: fingerprint({ ...facts, body: read.bytes }), ...given({ lease, wait, retain }) };
         if (key)
@@ -72,11 +78,14 @@ function keyOf({ header }) {
     const value = header("idempotency-key") || reject("key_missing");
     return parseKey(value) ?? reject("key_malformed");
 }
-function tokenOf({ header, contentType }, { bytes, field }) {
-    return header("onceward-token") || field || tokenField(contentType, bytes) || reject("token_missing");
+function tokenOf({ header, contentType }, { bytes, field = tokenField(contentType, bytes) }) {
+    const sent = header("onceward-token");
+    if (sent && field && sent !== field)
+        reject("token_malformed", "The request carries two different tokens. Send one, in the header or in the form.");
+    return sent || field || reject("token_missing");
 }
-function reject(code) {
-    throw new Rejected(createProblem(code));
+function reject(code, detail) {
+    throw new Rejected(createProblem(code, detail));
 }
 /** Returns the response to a rejected request. */
 export function rejection({ status, code, retry, body, contentType, retryAfter }) {

@@ -21,5 +21,6 @@ export declare function keptHeaders(headers: Iterable<Header>, named?: readonly 
 export declare function replyOfValue(value: unknown): Reply;
 /** Returns the value that a reply stores as JSON. */
 export declare function valueOfReply(reply: Reply): unknown;
+/** Returns a reply as the service receives it. Throws a `TypeError` if it is not one. */
 export declare function replyToWire({ status, headers, body }: Reply): WireReply;
 export declare function replyFromWire({ status, headers, body }: WireReply): Required<Reply>;

@@ -148,9 +148,9 @@ impl ClientBuilder {
     /// request again with `Onceward-Look`. For applications that claim at the service and do not offer a lookup themselves. Used with
     /// [`OnUnknown::Look`]. The API key is sent to this URL only.
     ///
-    /// The record of a key belongs to an action and a subject: [`subject`](crate::Submission::subject) is required for each submission with
-    /// a key, and [`action`](crate::Submission::action) if the application does not claim as method and path. A stored redirect is returned
-    /// and not followed.
+    /// A record belongs to an action and a subject, those that the application claims with. Set [`subject`](crate::Submission::subject) for
+    /// each submission with a key, and with a token unless the application claims without a subject: the SDKs for Node.js and Python claim
+    /// with one. Set [`action`](crate::Submission::action) if it is not method and path. A stored redirect is returned and not followed.
     ///
     /// ```no_run
     /// use onceward_client::{Client, OnUnknown};

@@ -46,6 +46,22 @@ fn response_is_returned_whatever_came_before() {
 }
 
 #[test]
+fn code_of_a_later_version_is_retried_as_it_says_and_otherwise_unknown() {
+    let later = |retry| AttemptSummary::RejectedLater { retry, retry_after: None };
+    let (token, key) = (conditions(CredentialKind::Token), conditions(CredentialKind::Key));
+    assert!(is_same(after(&[later(Retry::Same)], &key)));
+    assert!(matches!(after(&[later(Retry::NewToken)], &token), Decision::NewToken(_)));
+    assert_eq!(after(&[later(Retry::NewToken), later(Retry::NewToken)], &token), Decision::Unknown);
+    assert_eq!(after(&[AttemptSummary::Lost, later(Retry::NewToken)], &token), Decision::Unknown);
+    assert_eq!(after(&[later(Retry::NewToken)], &key), Decision::Unknown);
+    assert_eq!(after(&[later(Retry::No)], &key), Decision::Unknown);
+    let exhausted = RetryConditions { limits: RetryLimits::new().attempts(1), ..key };
+    assert_eq!(after(&[later(Retry::Same)], &exhausted), Decision::Unknown);
+    // It says that this request ran nothing, as any rejection.
+    assert_eq!(after(&[later(Retry::Same), rejected(Code::KeyReused)], &key), Decision::Reject);
+}
+
+#[test]
 fn token_is_replaced_once_if_nothing_may_have_run() {
     let token = conditions(CredentialKind::Token);
     for code in [Code::TokenExpired, Code::TokenStale, Code::TokenMissing, Code::TokenInvalid, Code::RedeemUnknown] {

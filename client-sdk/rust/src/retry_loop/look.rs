@@ -15,7 +15,7 @@ use crate::credential_state::CredentialState;
 use crate::error::{Error, ErrorKind};
 use crate::on_unknown::OnUnknown;
 use crate::outcome_service::{LookupError, OutcomeService, replayed};
-use crate::rejection::Rejection;
+use crate::rejection::{LaterRejection, Rejection};
 use crate::response::Response;
 use crate::submission::Plan;
 use crate::transport::Transport;
@@ -81,7 +81,12 @@ impl<T: Transport> RetryLoop<'_, T> {
                 LookResult::Later { retry_after, error: None }
             }
             AttemptResult::Rejected(rejection) => LookResult::Settled(Err(self.look_rejected(rejection, credential))),
-            AttemptResult::Response(..) | AttemptResult::Failed(_) => LookResult::Unsupported,
+            AttemptResult::RejectedLater(LaterRejection { retry: Retry::Same, retry_after, .. }) => {
+                LookResult::Later { retry_after, error: None }
+            }
+            AttemptResult::Response(..) | AttemptResult::RejectedLater(_) | AttemptResult::Failed(_) => {
+                LookResult::Unsupported
+            }
             AttemptResult::NotSent(_) | AttemptResult::Refused(_) | AttemptResult::Lost(_) => {
                 LookResult::Later { retry_after: None, error: None }
             }
@@ -159,6 +164,10 @@ impl<T: Transport> RetryLoop<'_, T> {
             Code::NotFound => {
                 "the server has no record of it. It may not have run, or not yet: a request may still be in flight. \
                  Send it again with the same key, or look again later."
+            }
+            Code::TokenUsed => {
+                "the reply to its token is stored for another action or subject: set `Submission::subject` and \
+                 `Submission::action` to those that the application claims with."
             }
             _ => "the server's record does not settle it. Check the result before you send it again.",
         };

@@ -1,3 +1,4 @@
+use onceward_api::Problem;
 use reqwest::{Method, ResponseBuilderExt as _};
 
 use super::*;
@@ -58,6 +59,38 @@ async fn dead_server_fails_submission_at_deadline() {
         assert!(error.ran_nothing() && error.to_string().contains("every connection was refused"), "{error:?}");
         assert!(DEADLINE <= elapsed && elapsed < DEADLINE + Duration::from_millis(10), "{elapsed:?}");
         assert!((10..40).contains(&server.refused), "{} attempts", server.refused);
+    }
+}
+
+/// A server that rejects every request as a later version may.
+struct LaterVersion {
+    status: u16,
+    retry: &'static str,
+    requests: u32,
+}
+
+impl Transport for LaterVersion {
+    async fn send(&mut self, request: reqwest::Request) -> Result<reqwest::Response, TransportError> {
+        self.requests += 1;
+        let response = http::Response::builder().status(self.status).url(request.url().clone());
+        let response = response.header("onceward-outcome", "something").header("onceward-retry", self.retry);
+        let response = response.header("location", "/elsewhere").header("content-type", Problem::CONTENT_TYPE);
+        Ok(response.body(r#"{"code":"something","retry":"no"}"#).expect("valid response").into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn code_of_a_later_version_is_no_response_of_the_application() {
+    let client = Client::builder().with_keys().limits(RetryLimits::new().attempts(3)).build().unwrap();
+    for status in [200, 303, 409, 429, 502, 503] {
+        for (retry, requests) in [("no", 1), ("new_token", 1), ("of a later version", 1), ("same", 3)] {
+            let mut server = LaterVersion { status, retry, requests: 0 };
+            let url = "http://shop.example/orders".parse().unwrap();
+            let sent = submit(&client, &mut server, &mut Plan::new(&client, Method::POST, Some(url))).await;
+            let error = sent.unwrap_err();
+            assert!(error.is_unknown() && error.to_string().contains("something"), "{status} {retry}: {error}");
+            assert_eq!(server.requests, requests, "{status} {retry}");
+        }
     }
 }
 
