@@ -35,6 +35,7 @@ from onceward import (
     Unknown,
     async_transport,
     once,
+    orphan,
     state_effect,
 )
 from onceward import keeper as keeper_module
@@ -194,6 +195,39 @@ def test_cancelled_claim_ran_nothing_and_is_released(
     assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
 
 
+@pytest.mark.parametrize("library", ["httpx", "threads"])
+@pytest.mark.parametrize("loop_ends", [False, True])
+def test_cancelled_claim_that_waits_is_granted_to_no_request(
+    onceward: Onceward, monkeypatch: pytest.MonkeyPatch, library: str, loop_ends: bool
+) -> None:
+    if library == "threads":
+        monkeypatch.setattr(async_transport, "httpx", None)
+    claim = named()
+    held = onceward.claim(**claim).__enter__()
+
+    async def wait() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3), onceward.claim(**claim, wait=5.0):
+                pytest.fail("the claim was cancelled")
+
+    def free() -> None:
+        # Meanwhile the claim is tried again without waiting, and rejected.
+        time.sleep(0.3)
+        assert held.release() is Settled.RECORDED
+        until("the key is free", lambda: code_of(onceward, claim) != "in_progress", 5)
+
+    async def main() -> None:
+        await wait()
+        await asyncio.to_thread(free)
+
+    if loop_ends:
+        asyncio.run(wait())
+        free()
+    else:
+        asyncio.run(main())
+    assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
+
+
 class Interruption(BaseException):
     """What is no `Exception`, as the timeout of gevent."""
 
@@ -298,6 +332,63 @@ def test_silent_service_runs_nothing_within_the_lease(network: Open) -> None:
     began = time.monotonic()
     assert code_of(Onceward(silent.url, API_KEY), named(lease=0.6)) == "store_unavailable"
     assert time.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize("transport", ["blocking", "httpx", "threads"])
+@pytest.mark.parametrize(("fault", "lease"), [("lose", 0.6), ("replace", 9.0)])
+def test_claim_that_is_given_up_is_released(
+    network: Open, onceward: Onceward, monkeypatch: pytest.MonkeyPatch, transport: str, fault: str, lease: float
+) -> None:
+    if transport == "threads":
+        monkeypatch.setattr(async_transport, "httpx", None)
+    claim = named(lease=lease)
+    # The service grants the claim.
+    faulty = network(lambda path, number: fault if path == "/claim" else "pass")
+
+    async def aclaim() -> None:
+        async with Onceward(faulty.url, API_KEY).claim(**claim):
+            pytest.fail("the claim was given up")
+
+    if transport == "blocking":
+        assert code_of(Onceward(faulty.url, API_KEY), claim) == "store_unavailable"
+    else:
+        with pytest.raises(Rejected, match="store_unavailable"):
+            asyncio.run(aclaim())
+    faulty.plan = lambda path, number: "pass"
+    until("the key is free", lambda: code_of(onceward, claim) != "in_progress", 5)
+    assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
+    assert len({json.loads(body)["attempt"] for body in faulty.bodies("/claim")}) == 1
+
+
+def test_claim_that_is_never_released_is_logged(network: Open, caplog: pytest.LogCaptureFixture) -> None:
+    silent = network(lambda path, number: "lose")
+    assert code_of(Onceward(silent.url, API_KEY), named(lease=0.3)) == "store_unavailable"
+    until("the operator learns it", lambda: "could not release a claim of a request that was rejected" in caplog.text, 5)
+
+
+def test_service_that_hangs_makes_few_threads(network: Open) -> None:
+    stuck = network(lambda path, number: 2.0)
+    client = Onceward(stuck.url, API_KEY)
+    with ThreadPoolExecutor(40) as pool:
+        codes = list(pool.map(lambda _: code_of(client, named(lease=0.6)), range(40)))
+    assert codes == ["store_unavailable"] * 40
+    releasing = [each for each in threading.enumerate() if getattr(each, "_target", None) == orphan.orphans.get()._run]
+    assert 1 <= len(releasing) <= orphan.THREADS
+
+
+@pytest.mark.parametrize("result", ["release", "complete"])
+def test_renewal_that_arrives_after_the_release_blocks_no_key(network: Open, onceward: Onceward, result: str) -> None:
+    faulty = network(lambda path, number: "late" if path == "/claim/renew" else "pass")
+    claim = named(lease=1.2)
+    with Onceward(faulty.url, API_KEY).claim(**claim) as claimed:
+        until("a renewal is lost", lambda: claimed._has_lost_renewal)
+        assert (claimed.release() if result == "release" else claimed.complete()) is Settled.RECORDED
+    until("the renewal has arrived", lambda: len(faulty.late_answers) == len(faulty.bodies("/claim/renew")))
+    if result == "release":
+        assert 204 in faulty.late_answers and code_of(onceward, claim) == "in_progress", "the renewal has claimed the key again"
+        until("the key is free", lambda: code_of(onceward, claim) not in ("in_progress", "outcome_unknown"), 5)
+    assert code_of(onceward, claim) == "reply_not_kept"
+    assert len(faulty.bodies(f"/claim/{result}")) == (2 if result == "release" else 1)
 
 
 @pytest.mark.parametrize("transport", ["blocking", "httpx", "threads"])
