@@ -433,13 +433,11 @@ def test_response_that_is_too_large_or_cut_off_is_no_answer(is_async: bool, is_c
 
 @pytest.mark.parametrize("transport", ["blocking", "httpx", "threads"])
 def test_unreachable_service_is_logged_once_with_its_cause(
-    network: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, transport: str
+    refusing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, transport: str
 ) -> None:
     if transport == "threads":
         monkeypatch.setattr(async_transport, "httpx", None)
-    gone = network()
-    gone.close()
-    client = Onceward(gone.url.replace("://", "://user:canary@") + "/canary", "a-key-canary")
+    client = Onceward(refusing.replace("://", "://user:canary@") + "/canary", "a-key-canary")
 
     async def aclaim() -> None:
         async with client.claim(**named(lease=0.6)):
@@ -454,7 +452,7 @@ def test_unreachable_service_is_logged_once_with_its_cause(
     cause = httpx.ConnectError if transport == "httpx" else ConnectionRefusedError
     assert isinstance(rejected.value.__cause__, cause)
     lines = [record.getMessage() for record in caplog.records if record.name == "onceward"]
-    assert len(lines) == 1 and f"a call of Onceward at {gone.url} failed ({cause.__name__}: " in lines[0], lines
+    assert len(lines) == 1 and f"a call of Onceward at {refusing} failed ({cause.__name__}: " in lines[0], lines
     assert "canary" not in caplog.text
 
 
@@ -807,12 +805,9 @@ def test_redemption_on_an_idle_connection_may_have_used_the_token(network: Open)
         client.redeem(token, subject="alice")
 
 
-def test_redemption_at_an_unreachable_service_may_be_repeated(network: Open) -> None:
-    gone = network()
-    token = Onceward(gone.url, API_KEY).issue().token
-    gone.close()
+def test_redemption_at_an_unreachable_service_may_be_repeated(refusing: str, onceward: Onceward) -> None:
     with pytest.raises(Rejected) as rejected:
-        Onceward(gone.url, API_KEY).redeem(token, subject="alice")
+        Onceward(refusing, API_KEY).redeem(onceward.issue().token, subject="alice")
     assert (rejected.value.code, rejected.value.problem.retry) == ("store_unavailable", "same")
 
 
