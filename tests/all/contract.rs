@@ -101,6 +101,7 @@ stacks! {
     asgi: Asgi,
     wsgi: Wsgi,
     django: Django,
+    django_asgi: DjangoAsgi,
     express: Express,
     fastify: Fastify,
     fetch: Fetch,

@@ -17,6 +17,7 @@ from .before_exit import run_before_exit
 from .effect import Effect, effect_of_exception
 from .intent import Intent
 from .keeper import is_ending, keeper
+from .orphan import Orphan, granted_pass, orphans
 from .problem import OncewardError, Rejected
 from .reply import Reply
 from .result import Result, Settled, completion, release
@@ -53,7 +54,7 @@ class Claim:
         self._interval = self._lease / 6
         self._pass = ""
         self._result: Result | None = None
-        self._is_settled = self._is_kept = False
+        self._is_settled = self._is_kept = self._has_lost_renewal = False
         self._since = self._alive_at = 0.0
         self._lock, self._finished = threading.Lock(), threading.Event()
 
@@ -67,7 +68,7 @@ class Claim:
                 answer = self._transport.post("/claim", body, self._claim_timeout())
                 delay = retries.delay_after(answer)
                 if delay is None:
-                    return self._begin(answer)
+                    return self._begin(answer, body, retries)
                 time.sleep(delay)
 
     async def __aenter__(self) -> Claim:
@@ -75,10 +76,10 @@ class Claim:
         body, retries = self.intent.to_wire(), Retries(self._lease)
         with self._abandoned_if_interrupted(body):
             while True:
-                answer = await self._async_transport.post("/claim", body, self._claim_timeout())
+                answer = await self._async_transport.post("/claim", body, self._claim_timeout(), self._release_granted)
                 delay = retries.delay_after(answer)
                 if delay is None:
-                    return self._begin(answer)
+                    return self._begin(answer, body, retries)
                 await asyncio.sleep(delay)
 
     def _require_unused(self) -> None:
@@ -94,26 +95,24 @@ class Claim:
         except Exception:
             raise
         except BaseException:
-            run_before_exit(lambda: self._abandon(body), self._timeout)
+            run_before_exit(self._orphan(body).keep, self._timeout)
             raise
 
-    def _abandon(self, body: bytes) -> None:
-        """Releases a claim that was interrupted before its answer arrived: nothing ran."""
-        wire = json.loads(body)
-        # Without it, a claim of another request is an answer at once. The attempt stays the same.
-        wire.pop("wait", None)
-        answer = self._transport.post("/claim", json.dumps(wire).encode(), self._timeout)
-        try:
-            self._pass = answer.json("pass")["pass"]
-        except Rejected:
-            return  # The claim was not granted.
-        self._since = self._alive_at = time.monotonic()
-        self.release()
+    def _orphan(self, body: bytes) -> Orphan:
+        return Orphan.of_claim(self._transport, body, timeout=self._timeout, limit=self._lease)
+
+    def _release_granted(self, answer: Answer) -> None:
+        """Releases a claim that was granted after the task that waited for it was cancelled."""
+        if claim_pass := granted_pass(answer):
+            orphans.get().add(Orphan.of_pass(self._transport, claim_pass, timeout=self._timeout, limit=self._lease))
 
     def _claim_timeout(self) -> float:
         return self._timeout + self.intent.wait
 
-    def _begin(self, answer: Answer) -> Claim:
+    def _begin(self, answer: Answer, body: bytes, retries: Retries) -> Claim:
+        if retries.has_given_up:
+            # The claim may exist, or a call that is still on its way may create it.
+            orphans.get().add(self._orphan(body))
         if answer.json("outcome")["outcome"] == "replay":
             raise Replayed(Reply.from_wire(answer.json("reply")["reply"]))
         verdict = answer.json("pass", "renew_every", "lease")
@@ -247,11 +246,15 @@ class Claim:
         return has_failed and time.monotonic() - began < self._timeout / 2
 
     def _taken(self, answer: Answer) -> Settled:
+        if answer.status and not answer.is_done:
+            answer.problem()
         if answer.is_done or answer.is_rejection:
             self._finished.set()
+            if self._has_lost_renewal and self._result is not None and not self._result.is_completion:
+                # It may arrive after the release, and claim the key again.
+                orphan = Orphan.of_pass(self._transport, self._pass, timeout=self._timeout, limit=2 * self._lease)
+                keeper.get().keep(orphan, self._lease)
             return Settled.RECORDED if answer.is_done else Settled.LOST
-        if answer.status:
-            answer.problem()
         if not self._is_kept:
             keeper.get().keep(self)
         return Settled.PENDING
@@ -284,6 +287,7 @@ class Claim:
 
     def _renew(self, now: float) -> None:
         answer = self._transport.post("/claim/renew", self._pass_body(), self._timeout)
+        self._has_lost_renewal = answer.may_be_executed and not answer.is_done
         if answer.is_done:
             self._alive_at = now
         elif answer.is_rejection and answer.status == 409:

@@ -75,13 +75,13 @@ class Onceward:
         """Redeems a token, which is then used. Raises `Rejected` if the operation must not run."""
         attempt = uuid.uuid4().hex
         answer = self._post("/token/redeem", _redemption(token, attempt, subject, action))
-        return Redemption(answer.json("run_id")["run_id"], token, attempt, self)
+        return Redemption(_run_id(answer), token, attempt, self)
 
     async def aredeem(self, token: str, *, subject: SubjectId, action: str | None = None) -> Redemption:
         """Like `redeem`, without blocking the event loop."""
         attempt = uuid.uuid4().hex
         answer = await self._apost("/token/redeem", _redemption(token, attempt, subject, action))
-        return Redemption(answer.json("run_id")["run_id"], token, attempt, self)
+        return Redemption(_run_id(answer), token, attempt, self)
 
     def claim(
         self,
@@ -126,12 +126,12 @@ class Onceward:
         """Posts a body, a second time if the answer is lost. A repeated redemption or release names the same attempt."""
         wire = json.dumps(body).encode()
         answer = self._transport.post(path, wire, self._timeout)
-        return answer if answer.is_verdict else self._transport.post(path, wire, self._timeout)
+        return answer if answer.is_verdict else self._transport.post(path, wire, self._timeout).after(answer)
 
     async def _apost(self, path: str, body: dict[str, object]) -> Answer:
         wire = json.dumps(body).encode()
         answer = await self._async_transport.post(path, wire, self._timeout)
-        return answer if answer.is_verdict else await self._async_transport.post(path, wire, self._timeout)
+        return answer if answer.is_verdict else (await self._async_transport.post(path, wire, self._timeout)).after(answer)
 
 
 def _binding(action: str | None, subject: str | None, ttl: float | None) -> dict[str, object]:
@@ -141,6 +141,19 @@ def _binding(action: str | None, subject: str | None, ttl: float | None) -> dict
 
 def _redemption(token: str, attempt: str, subject: SubjectId, action: str | None) -> dict[str, object]:
     return {"token": token, "attempt": attempt} | _binding(action, subject_id(subject), None)
+
+
+def _run_id(answer: Answer) -> str:
+    """Returns the id of the run. Raises `Rejected`, as `redeem_unknown` if a try without an answer may have used the token.
+
+    The next redemption is another attempt, which receives `token_used` then, although nothing ran.
+    """
+    try:
+        return str(answer.json("run_id")["run_id"])
+    except Rejected as rejected:
+        if answer.may_be_executed and rejected.problem.retry == "same":
+            raise Rejected.as_code("redeem_unknown") from answer.error
+        raise
 
 
 def _token(answer: Answer) -> Token:

@@ -41,10 +41,10 @@ class Keeper:
         """Starts to keep the claim after a delay, if it still exists then. Returns false if no thread can be started for that."""
         return self._add(weakref.ref(claim), delay)
 
-    def keep(self, claim: Kept) -> None:
-        """Keeps the claim from now on, also if the application has dropped it."""
-        if not start_thread(claim.keep):
-            self._add(lambda: claim, PAUSE)
+    def keep(self, claim: Kept, delay: float = 0.0) -> None:
+        """Keeps the claim from now on, or after a delay, also if the application has dropped it."""
+        if delay or not start_thread(claim.keep):
+            self._add(lambda: claim, delay or PAUSE)
 
     def _add(self, get: Callable[[], Kept | None], delay: float) -> bool:
         due = time.monotonic() + delay

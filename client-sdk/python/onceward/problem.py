@@ -32,6 +32,11 @@ class Problem:
         ]
         return headers + ([("retry-after", self.retry_after)] if self.retry_after else [])
 
+    @property
+    def detail(self) -> str:
+        """The cause and the next step, for people."""
+        return str(json.loads(self.body).get("detail", ""))
+
     @classmethod
     def create(cls, code: str, detail: str | None = None, path: str | None = None) -> Problem:
         """Creates a problem of the package itself."""
@@ -81,6 +86,13 @@ _OWN = {
         "new_token",
         "A token is missing",
         "This submission needs a one-time token, in the Onceward-Token header or the _onceward field. Fetch one and send again.",
+    ),
+    "redeem_unknown": (
+        503,
+        "new_token",
+        "The check could not be finished",
+        "The answer to the redemption of the token was lost. This request ran nothing, but its token may be used. Fetch a new one and "
+        "send again.",
     ),
     "key_missing": (
         400,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -45,6 +46,14 @@ def network(service: Service) -> Iterator[Callable[..., Network]]:
     yield open_network
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """A URL that refuses connections. No other program can receive its port meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ import httpx
 import pytest
 from harness.network import Network
 from harness.process import API_KEY, until
+from harness.raw import Raw
+from harness.service import Service
 
 from onceward import (
     Claim,
@@ -33,9 +35,13 @@ from onceward import (
     Unknown,
     async_transport,
     once,
+    orphan,
     state_effect,
 )
 from onceward import keeper as keeper_module
+from onceward.answer import Answer
+from onceward.deadline import LIMIT
+from onceward.intent import Intent
 
 Open = Callable[..., Network]
 
@@ -189,6 +195,39 @@ def test_cancelled_claim_ran_nothing_and_is_released(
     assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
 
 
+@pytest.mark.parametrize("library", ["httpx", "threads"])
+@pytest.mark.parametrize("loop_ends", [False, True])
+def test_cancelled_claim_that_waits_is_granted_to_no_request(
+    onceward: Onceward, monkeypatch: pytest.MonkeyPatch, library: str, loop_ends: bool
+) -> None:
+    if library == "threads":
+        monkeypatch.setattr(async_transport, "httpx", None)
+    claim = named()
+    held = onceward.claim(**claim).__enter__()
+
+    async def wait() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3), onceward.claim(**claim, wait=5.0):
+                pytest.fail("the claim was cancelled")
+
+    def free() -> None:
+        # Meanwhile the claim is tried again without waiting, and rejected.
+        time.sleep(0.3)
+        assert held.release() is Settled.RECORDED
+        until("the key is free", lambda: code_of(onceward, claim) != "in_progress", 5)
+
+    async def main() -> None:
+        await wait()
+        await asyncio.to_thread(free)
+
+    if loop_ends:
+        asyncio.run(wait())
+        free()
+    else:
+        asyncio.run(main())
+    assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
+
+
 class Interruption(BaseException):
     """What is no `Exception`, as the timeout of gevent."""
 
@@ -293,6 +332,168 @@ def test_silent_service_runs_nothing_within_the_lease(network: Open) -> None:
     began = time.monotonic()
     assert code_of(Onceward(silent.url, API_KEY), named(lease=0.6)) == "store_unavailable"
     assert time.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize("transport", ["blocking", "httpx", "threads"])
+@pytest.mark.parametrize(("fault", "lease"), [("lose", 0.6), ("replace", 9.0)])
+def test_claim_that_is_given_up_is_released(
+    network: Open, onceward: Onceward, monkeypatch: pytest.MonkeyPatch, transport: str, fault: str, lease: float
+) -> None:
+    if transport == "threads":
+        monkeypatch.setattr(async_transport, "httpx", None)
+    claim = named(lease=lease)
+    # The service grants the claim.
+    faulty = network(lambda path, number: fault if path == "/claim" else "pass")
+
+    async def aclaim() -> None:
+        async with Onceward(faulty.url, API_KEY).claim(**claim):
+            pytest.fail("the claim was given up")
+
+    if transport == "blocking":
+        assert code_of(Onceward(faulty.url, API_KEY), claim) == "store_unavailable"
+    else:
+        with pytest.raises(Rejected, match="store_unavailable"):
+            asyncio.run(aclaim())
+    faulty.plan = lambda path, number: "pass"
+    until("the key is free", lambda: code_of(onceward, claim) != "in_progress", 5)
+    assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
+    assert len({json.loads(body)["attempt"] for body in faulty.bodies("/claim")}) == 1
+
+
+def test_claim_that_is_never_released_is_logged(network: Open, caplog: pytest.LogCaptureFixture) -> None:
+    silent = network(lambda path, number: "lose")
+    assert code_of(Onceward(silent.url, API_KEY), named(lease=0.3)) == "store_unavailable"
+    until("the operator learns it", lambda: "could not release a claim of a request that was rejected" in caplog.text, 5)
+
+
+def test_service_that_hangs_makes_few_threads(network: Open) -> None:
+    stuck = network(lambda path, number: 2.0)
+    client = Onceward(stuck.url, API_KEY)
+    with ThreadPoolExecutor(40) as pool:
+        codes = list(pool.map(lambda _: code_of(client, named(lease=0.6)), range(40)))
+    assert codes == ["store_unavailable"] * 40
+    releasing = [each for each in threading.enumerate() if getattr(each, "_target", None) == orphan.orphans.get()._run]
+    assert 1 <= len(releasing) <= orphan.THREADS
+
+
+@pytest.mark.parametrize("result", ["release", "complete"])
+def test_renewal_that_arrives_after_the_release_blocks_no_key(network: Open, onceward: Onceward, result: str) -> None:
+    faulty = network(lambda path, number: "late" if path == "/claim/renew" else "pass")
+    claim = named(lease=1.2)
+    with Onceward(faulty.url, API_KEY).claim(**claim) as claimed:
+        until("a renewal is lost", lambda: claimed._has_lost_renewal)
+        assert (claimed.release() if result == "release" else claimed.complete()) is Settled.RECORDED
+    until("the renewal has arrived", lambda: len(faulty.late_answers) == len(faulty.bodies("/claim/renew")))
+    if result == "release":
+        assert 204 in faulty.late_answers and code_of(onceward, claim) == "in_progress", "the renewal has claimed the key again"
+        until("the key is free", lambda: code_of(onceward, claim) not in ("in_progress", "outcome_unknown"), 5)
+    assert code_of(onceward, claim) == "reply_not_kept"
+    assert len(faulty.bodies(f"/claim/{result}")) == (2 if result == "release" else 1)
+
+
+@pytest.mark.parametrize("transport", ["blocking", "httpx", "threads"])
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_response_that_drips_is_given_up_in_time(
+    network: Open, monkeypatch: pytest.MonkeyPatch, transport: str, is_idle: bool
+) -> None:
+    if transport == "threads":
+        monkeypatch.setattr(async_transport, "httpx", None)
+    drips = network(lambda path, number: "drip" if path == "/claim/renew" else "pass")
+    client = Onceward(drips.url, API_KEY)
+
+    async def apost() -> tuple[Answer, float]:
+        if is_idle:
+            await client.aissue()
+        began = time.monotonic()
+        return await client._async_transport.post("/claim/renew", b"{}", 0.3), time.monotonic() - began
+
+    def post() -> tuple[Answer, float]:
+        if is_idle:
+            client.issue()
+        began = time.monotonic()
+        return client._transport.post("/claim/renew", b"{}", 0.3), time.monotonic() - began
+
+    answer, took = post() if transport == "blocking" else asyncio.run(apost())
+    assert (answer.status, answer.was_sent, took < 1.0) == (0, True, True), took
+    assert isinstance(answer.error, TimeoutError)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_response_that_is_too_large_or_cut_off_is_no_answer(is_async: bool, is_chunked: bool) -> None:
+    size = (b"%x" if is_chunked else b"%d") % (LIMIT * 1000)
+    head = b"HTTP/1.1 200 OK\r\n" + (b"transfer-encoding: chunked\r\n\r\n%s\r\n" if is_chunked else b"content-length: %s\r\n\r\n") % size
+    for body in [b"x" * 100, b"x" * (2 * LIMIT)]:
+        with Raw(head + body) as raw:
+            client = Onceward(raw.url)
+            call = client._async_transport.post("/claim", b"", 5.0) if is_async else None
+            answer = asyncio.run(call) if call else client._transport.post("/claim", b"", 5.0)
+        assert (answer.status, answer.was_sent) == (0, True) and answer.error is not None
+
+
+@pytest.mark.parametrize("transport", ["blocking", "httpx", "threads"])
+def test_unreachable_service_is_logged_once_with_its_cause(
+    refusing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, transport: str
+) -> None:
+    if transport == "threads":
+        monkeypatch.setattr(async_transport, "httpx", None)
+    client = Onceward(refusing.replace("://", "://user:canary@") + "/canary", "a-key-canary")
+
+    async def aclaim() -> None:
+        async with client.claim(**named(lease=0.6)):
+            pytest.fail("it ran")
+
+    for _ in range(2):
+        with pytest.raises(Rejected, match="store_unavailable") as rejected:
+            if transport == "blocking":
+                with client.claim(**named(lease=0.6)):
+                    pytest.fail("it ran")
+            asyncio.run(aclaim())
+    cause = httpx.ConnectError if transport == "httpx" else ConnectionRefusedError
+    assert isinstance(rejected.value.__cause__, cause)
+    lines = [record.getMessage() for record in caplog.records if record.name == "onceward"]
+    assert len(lines) == 1 and f"a call of Onceward at {refusing} failed ({cause.__name__}: " in lines[0], lines
+    assert "canary" not in caplog.text
+
+
+def test_gateway_that_fails_is_logged(network: Open, caplog: pytest.LogCaptureFixture) -> None:
+    faulty = network(lambda path, number: (502, b"<html>"))
+    assert code_of(Onceward(faulty.url, API_KEY), named(lease=0.3)) == "store_unavailable"
+    assert caplog.text.count("failed (status 502)") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "settings", "code"),
+    [("/onceward", {}, "not_found"), ("", {"lease": 7200.0}, "bad_request"), ("", {"wait": 60.0}, "bad_request")],
+)
+def test_mistake_in_the_settings_is_logged_and_not_blamed_on_the_client(
+    service: Service, caplog: pytest.LogCaptureFixture, path: str, settings: dict[str, Any], code: str
+) -> None:
+    client = Onceward(service.url + path, API_KEY)
+    assert code_of(client, named(**settings)) == "store_unavailable"
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(lines) == 1 and f"rejects a call of this backend as {code}: " in lines[0]
+    assert all(name in lines[0] for name in settings)
+
+
+def test_look_up_tells_no_record_from_a_wrong_url(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    intent = Intent(action="order", subject="alice", key=uuid.uuid4().hex)
+    for path, code, errors in [("", "not_found", 0), ("/onceward", "store_unavailable", 1)]:
+        client = Onceward(service.url + path, API_KEY)
+        for look in [lambda: client.look_up(intent), lambda: asyncio.run(client.alook_up(intent))]:
+            caplog.clear()
+            with pytest.raises(Rejected, match=code):
+                look()
+            assert len(caplog.records) == errors
+
+
+def test_cause_of_a_rejection_is_no_timeout_of_the_handler(network: Open, onceward: Onceward) -> None:
+    silent = network(lambda path, number: 2.0)
+    claim = named(at_most_once=False, lease=30.0)
+    with pytest.raises(Rejected) as rejected, onceward.claim(**claim):
+        Onceward(silent.url, API_KEY, timeout=0.1).issue()
+    assert isinstance(rejected.value.__cause__, TimeoutError)
+    assert code_of(onceward, claim) == "run"
 
 
 def test_wrong_api_key_is_logged_and_runs_nothing(network: Open, caplog: pytest.LogCaptureFixture) -> None:
@@ -557,6 +758,57 @@ def test_token_is_redeemed_once_and_can_be_released(network: Open) -> None:
     assert redeemed.release()
     assert asyncio.run(client.aredeem(token, action="order", subject="alice")).run_id != redeemed.run_id
     assert token not in repr(redeemed) + repr(client.issue())
+
+
+#: The answers to the two tries of a redemption, and what the application receives.
+REDEMPTIONS: list[tuple[list[Any], str]] = [
+    (["lose", "lose"], "redeem_unknown"),
+    (["drop", "drop"], "redeem_unknown"),
+    (["lose", 401], "redeem_unknown"),
+    ([(502, b"<html>"), (502, b"<html>")], "redeem_unknown"),
+    ([(200, b'{"status":"ok"}')], "redeem_unknown"),
+    ([(503, b'{"code":"redeem_unknown","retry":"new_token"}')] * 2, "redeem_unknown"),
+    (["lose", (503, b'{"code":"store_unavailable","retry":"same"}')], "redeem_unknown"),
+    (["lose", (429, b'{"code":"rate_limited","retry":"same"}')], "redeem_unknown"),
+    # The service says that it has not executed the call.
+    ([(503, b'{"code":"store_unavailable","retry":"same"}')] * 2, "store_unavailable"),
+    ([401, 401], "store_unavailable"),
+    (["lose", (409, b'{"code":"token_used","retry":"no"}')], "token_used"),
+]
+
+
+@pytest.mark.parametrize(("faults", "code"), REDEMPTIONS)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_redemption_without_answer_is_unknown(
+    network: Open, onceward: Onceward, faults: list[Any], code: str, is_async: bool
+) -> None:
+    faulty = network(lambda path, number: faults[number - 1] if path == "/token/redeem" and number <= len(faults) else "pass")
+    client, token = Onceward(faulty.url, API_KEY), onceward.issue().token
+    with pytest.raises(Rejected) as rejected:
+        asyncio.run(client.aredeem(token, subject="alice")) if is_async else client.redeem(token, subject="alice")
+    assert rejected.value.code == code
+    if code == "redeem_unknown":
+        assert (rejected.value.problem.status, rejected.value.problem.retry) == (503, "new_token")
+    assert len(faulty.bodies("/token/redeem")) == len(faults)
+
+
+def test_redemption_on_an_idle_connection_may_have_used_the_token(network: Open) -> None:
+    def lose_and_close(path: str, _number: int) -> str:
+        if path == "/token/redeem":
+            faulty.close()
+        return "lose" if path == "/token/redeem" else "pass"
+
+    faulty = network(lose_and_close)
+    client = Onceward(faulty.url, API_KEY)
+    token = client.issue().token
+    with pytest.raises(Rejected, match="redeem_unknown"):
+        client.redeem(token, subject="alice")
+
+
+def test_redemption_at_an_unreachable_service_may_be_repeated(refusing: str, onceward: Onceward) -> None:
+    with pytest.raises(Rejected) as rejected:
+        Onceward(refusing, API_KEY).redeem(onceward.issue().token, subject="alice")
+    assert (rejected.value.code, rejected.value.problem.retry) == ("store_unavailable", "same")
 
 
 def test_redemption_without_subject_says_what_to_pass(onceward: Onceward) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import BackgroundTasks, Depends, FastAPI
 from fastapi.responses import JSONResponse, StreamingResponse
 from flask import Flask, Response, abort
 
@@ -271,10 +271,69 @@ def test_asgi_response_without_a_body_is_stored(onceward: Onceward, status: int)
     assert [(each.status_code, outcome(each)) for each in responses] == [(status, "executed"), (status, "replayed")]
 
 
+def failing_commit() -> Iterator[None]:
+    """A dependency whose transaction cannot be committed."""
+    yield
+    raise RuntimeError("COMMIT failed")
+
+
+@pytest.mark.parametrize(
+    ("scope", "status", "outcomes"),
+    [("function", 500, ["unknown", "in_progress"]), ("request", 201, ["executed", "replayed"])],
+)
+def test_commit_of_a_dependency_counts_if_it_precedes_the_response(
+    onceward: Onceward, scope: Any, status: int, outcomes: list[str]
+) -> None:
+    app, key = FastAPI(), uuid.uuid4().hex
+    app.add_middleware(asgi.Once, onceward, subject="alice")
+
+    # The default is `request`: FastAPI has sent the response before, and the client believes it too.
+    @app.post("/orders", status_code=201)
+    def order(_session: Any = Depends(failing_commit, scope=scope)) -> str:
+        return "ordered"
+
+    responses = [post_asgi(app, idempotency_key=key) for _ in range(2)]
+    assert (responses[0].status_code, [outcome(each) for each in responses]) == (status, outcomes)
+
+
+def test_background_task_delays_no_response(onceward: Onceward) -> None:
+    app, sent = FastAPI(), asyncio.Event()
+    app.add_middleware(asgi.Once, onceward, subject="alice")
+
+    async def wait_for_response() -> None:
+        await asyncio.wait_for(sent.wait(), 5)
+
+    @app.post("/orders")
+    def order(tasks: BackgroundTasks) -> str:
+        tasks.add_task(wait_for_response)
+        return "ordered"
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            sent.set()
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    headers = [(b"idempotency-key", uuid.uuid4().hex.encode())]
+    scope = {"type": "http", "method": "POST", "path": "/orders", "query_string": b"", "headers": headers}
+    asyncio.run(app(scope, receive, send))
+    assert sent.is_set()
+
+
 @pytest.mark.parametrize("keys", ["a,b", "a, b", '"a","b"'])
 def test_two_keys_in_one_request_are_rejected(onceward: Onceward, keys: str) -> None:
     shop = wsgi.Once(lambda _environ, _start: pytest.fail("it ran"), onceward, subject="alice")
     assert outcome(post_wsgi(shop, idempotency_key=keys)) == "key_malformed"
+
+
+def test_route_with_an_optional_slash_is_protected_by_both_paths(onceward: Onceward) -> None:
+    app = Flask(__name__)
+    app.wsgi_app = wsgi.Once(app.wsgi_app, onceward, path=["/orders", "/orders/"], subject="alice")  # type: ignore[method-assign]
+    app.post("/orders/", strict_slashes=False)(lambda: "ordered")
+    for path in ("/orders", "/orders/"):
+        responses = [post_wsgi(app, path, idempotency_key="k" + path) for _ in range(2)]
+        assert [outcome(each) for each in responses] == ["executed", "replayed"]
 
 
 @pytest.mark.parametrize("path", ["/orders", "//orders"])

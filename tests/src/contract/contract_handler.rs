@@ -25,9 +25,9 @@ pub const RUN: &str = "x-run";
 /// Pause between two chunks.
 const BETWEEN_CHUNKS: Duration = Duration::from_millis(20);
 
-/// Records an order, and responds as the headers say. A GET returns the number of lines in the ledger.
+/// Records an order, and responds as the headers say. Any method but POST returns the number of lines in the ledger.
 pub async fn order(call: Call) -> Reply {
-    if call.method == reqwest::Method::GET {
+    if call.method != reqwest::Method::POST {
         return Reply::new(200).body(call.ledger.runs().len().to_string());
     }
     if let Some(millis) = call.number(TAKES) {

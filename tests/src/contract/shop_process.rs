@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use reqwest::{Client, RequestBuilder};
+use reqwest::{Client, Method, RequestBuilder};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::NamedTempFile;
 
@@ -56,7 +56,12 @@ impl ShopProcess {
 
     /// Builds a GET request.
     pub fn get(&self, path: &str) -> RequestBuilder {
-        self.http.get(format!("{}{path}", self.url))
+        self.request(Method::GET, path)
+    }
+
+    /// Builds a request.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url))
     }
 
     /// Returns its log so far: all of standard error.

@@ -16,8 +16,10 @@ pub enum Stack {
     Asgi,
     /// The Python SDK: WSGI middleware, on Flask.
     Wsgi,
-    /// The Python SDK: Django middleware.
+    /// The Python SDK: Django middleware, on WSGI.
     Django,
+    /// The Python SDK: Django middleware, on ASGI with async views.
+    DjangoAsgi,
     /// The Node SDK on Express.
     Express,
     /// The Node SDK on Fastify.
@@ -39,9 +41,6 @@ enum Program {
 }
 
 impl Stack {
-    /// The stacks whose middleware asks the service.
-    pub const SDK: [Self; 6] = [Self::Asgi, Self::Wsgi, Self::Django, Self::Express, Self::Fastify, Self::Fetch];
-
     /// True for a stack whose middleware asks the service. The others use a store themselves.
     pub fn asks_service(self) -> bool {
         !matches!(self.program(), Program::Rust(_))
@@ -50,6 +49,15 @@ impl Stack {
     /// True if a handler receives a body that is sent in chunks. Django passes an empty one to a view.
     pub fn reads_chunked_bodies(self) -> bool {
         self != Self::Django
+    }
+
+    /// The words in its log if its credentials are rejected: by the service, or by Redis.
+    pub fn word_for_wrong_credentials(self) -> &'static str {
+        if self.asks_service() {
+            "ONCEWARD_API_KEY is missing or wrong"
+        } else {
+            "rejects the user name or the password"
+        }
     }
 
     /// Returns the command that starts its shop.
@@ -72,6 +80,7 @@ impl Stack {
             Self::Asgi => Program::Python("asgi.py"),
             Self::Wsgi => Program::Python("wsgi.py"),
             Self::Django => Program::Python("django_shop.py"),
+            Self::DjangoAsgi => Program::Python("django_asgi.py"),
             Self::Express => Program::Node("express.mjs"),
             Self::Fastify => Program::Node("fastify.mjs"),
             Self::Fetch => Program::Node("fetch.mjs"),

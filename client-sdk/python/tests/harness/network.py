@@ -10,15 +10,18 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-#: A fault: `pass`; `lose` the answer; `drop` the call before the service sees it, or after a while (`stall`); a delay of the answer in
-#: seconds; a status of a gateway, or its status and body, in place of the answer.
+#: A fault: `pass`; `lose` the answer, or replace it by a page of a gateway (`replace`); `drop` the call before the service
+#: sees it, or after a while (`stall`); `late`: drop it, and pass it on after a while; `drip`: send the answer byte by byte; a delay of the
+#: answer in seconds; a status of a gateway, or its status and body, in place of the answer.
 Fault = str | float | int | tuple[int, bytes]
 #: Decides the fault of a call by its path and its number among the calls with this path.
 Plan = Callable[[str, int], Fault]
 
 
-#: The seconds for which a stalled call has no answer.
+#: The seconds for which a stalled call has no answer, and after which a late one arrives at the service.
 STALL = 0.5
+#: The seconds between two bytes of an answer that drips.
+DRIP = 0.05
 
 
 def smooth(_path: str, _number: int) -> Fault:
@@ -32,6 +35,8 @@ class Network:
     def __init__(self, service_url: str, plan: Plan = smooth) -> None:
         self.plan = plan
         self.calls: list[tuple[str, bytes]] = []
+        #: The statuses of the answers to calls that arrived late.
+        self.late_answers: list[int] = []
         self._lock = threading.Lock()
         upstream = urlsplit(service_url).netloc
         network = self
@@ -49,13 +54,22 @@ class Network:
                     return self._answer(fault, b"{}", {})
                 if isinstance(fault, tuple):
                     return self._answer(*fault, {})
+                if fault == "late":
+                    self._cut()
+                    time.sleep(STALL)
                 connection = http.client.HTTPConnection(upstream, timeout=40)
                 connection.request("POST", self.path, body, dict(self.headers))
                 response = connection.getresponse()
                 content = response.read()
                 connection.close()
-                if fault == "lose":
+                if fault == "late":
+                    network.late_answers.append(response.status)
+                if fault in ("lose", "late"):
                     return self._cut()
+                if fault == "replace":
+                    return self._answer(502, b"<html>", {})
+                if fault == "drip":
+                    return self._drip(content)
                 if isinstance(fault, float):
                     time.sleep(fault)
                 self._answer(response.status, content, dict(response.headers))
@@ -66,6 +80,15 @@ class Network:
                     self.connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass  # The client has left.
+
+            def _drip(self, content: bytes) -> None:
+                answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(content), content)
+                try:
+                    for at in range(len(answer)):
+                        self.wfile.write(answer[at : at + 1])
+                        time.sleep(DRIP)
+                except OSError:
+                    self.close_connection = True
 
             def _answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
                 try:
