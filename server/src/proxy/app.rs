@@ -81,7 +81,8 @@ impl Proxy {
         let (ended, mut all_ended) = watch::channel(None);
         tokio::task::spawn_blocking(move || ended.send_replace(Some(join(workers).map_err(|error| error.to_string()))));
         let guard = self.context.guard().clone();
-        let door = self.listener.try_clone()?;
+        // Not a clone: the system accepts connections until the last one is closed.
+        let door = self.listener;
         let admin = admin_server.as_ref().map(AdminServer::address);
         startup_message::announce_proxy(self.address, admin, &self.upstream, &self.config);
         // One deadline for all steps. Runs that have not ended by then are cut off.
