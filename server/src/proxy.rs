@@ -1,6 +1,7 @@
 //! The proxy: stored responses for any HTTP/1.1 backend, without a change to it.
 
 pub(crate) mod app;
+mod audience;
 mod body;
 mod cors;
 mod description;

@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [Setting; 45] = [
+pub const SETTINGS: [Setting; 46] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Address to listen on"),
     plain(
         "admin_listen",
@@ -240,6 +240,13 @@ pub const SETTINGS: [Setting; 45] = [
         "SIZE",
         Some("1MiB"),
         "Maximum size of the body of a request with a token, key or interval; the proxy reads it to its end before it forwards the request",
+    ),
+    plain(
+        "buffer_limit",
+        "SIZE",
+        Some("256MiB"),
+        "Maximum size of all these bodies together that are in memory. Beyond it, a submission is rejected with 503 `overloaded` before \
+         anything runs. The process may need twice as much",
     ),
 ];
 

@@ -58,6 +58,7 @@ impl Proxy {
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
         let rate_limiter = RateLimiter::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
         let limits = AdmissionLimits::new(config.max_in_flight.get() as usize, config.request_timeout);
+        let limits = limits.buffering(config.proxy.buffer_limit);
         let context = Data::new(Context::new(guard, access, rate_limiter).within(limits).logging(config.request_log));
         let connections = file_limit::make_room(config.max_connections.get() as usize);
         Ok(Self { listener, address, admin, recorder, context, connections, upstream, config })

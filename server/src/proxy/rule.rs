@@ -84,6 +84,11 @@ impl ProxyRule {
         }
     }
 
+    /// Returns whether a guard may read the body of a request with this method before the upstream receives it.
+    pub(super) fn buffers(&self, method: &Method) -> bool {
+        !matches!(self, Self::Pass(_)) && !is_safe(method)
+    }
+
     /// Handles a request.
     pub(super) fn call(&self, mut request: Request<ClientBody>) -> BoxFuture<'static, Response<AnyBody>> {
         match self {

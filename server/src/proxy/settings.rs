@@ -47,6 +47,8 @@ pub struct ProxySettings {
     pub inject: bool,
     /// Maximum number of bytes of a protected request body, which the proxy reads to its end before it forwards the request.
     pub body_limit: usize,
+    /// Maximum number of bytes of all these bodies that are in memory at the same time.
+    pub buffer_limit: usize,
     /// The routes, in the order of the file.
     pub routes: Vec<ProxyRoute>,
 }
