@@ -27,6 +27,7 @@ pub(super) fn settings(sources: &Sources) -> Result<ProxySettings, ConfigError> 
         retention_header: sources.value("retention_header", value::own_header)?,
         well_known: sources.value("well_known", value::boolean)?,
         inject: sources.value("inject", value::boolean)?,
+        credential_headers: sources.value("credential_headers", value::headers)?,
         body_limit: sources.value("body_limit", value::size)?,
         buffer_limit: sources.value("buffer_limit", value::size)?,
         routes: sources.proxy_table().map(|table| table.parse(&proxy_path)).transpose()?.unwrap_or_default(),

@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [Setting; 46] = [
+pub const SETTINGS: [Setting; 47] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Address to listen on"),
     plain(
         "admin_listen",
@@ -233,6 +233,13 @@ pub const SETTINGS: [Setting; 46] = [
         "BOOL",
         Some("false"),
         "Serve the description of the proxy's rules at `/.well-known/onceward` too, in place of the upstream. It is always below `proxy_path`",
+    ),
+    plain(
+        "credential_headers",
+        "LIST",
+        Some("X-Api-Key, X-Auth-Token"),
+        "Headers that tell the users of the upstream apart, beside `Authorization` and `Cookie`, separated by commas: of two requests that \
+         differ in one of them, neither receives the stored response of the other",
     ),
     plain("inject", "BOOL", Some("false"), "Add the browser SDK to the HTML pages of the upstream"),
     plain(

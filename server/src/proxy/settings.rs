@@ -45,6 +45,8 @@ pub struct ProxySettings {
     pub well_known: bool,
     /// True if HTML pages receive the script.
     pub inject: bool,
+    /// Headers with credentials, beside `Authorization` and `Cookie`.
+    pub credential_headers: Vec<HeaderName>,
     /// Maximum number of bytes of a protected request body, which the proxy reads to its end before it forwards the request.
     pub body_limit: usize,
     /// Maximum number of bytes of all these bodies that are in memory at the same time.
