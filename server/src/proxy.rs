@@ -3,6 +3,7 @@
 pub(crate) mod app;
 mod audience;
 mod body;
+mod claim_rules;
 mod cors;
 mod description;
 mod forward;

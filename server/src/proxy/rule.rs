@@ -14,6 +14,7 @@ use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use super::body::{AnyBody, TimedBody, any};
+use super::claim_rules::{renewed, stored};
 use super::forward::Origin;
 use super::identity::{self, Identity};
 use super::in_flight::CountedBody;
@@ -138,11 +139,11 @@ impl DefaultGuards {
     pub(super) fn new(settings: &ProxySettings, guard: &Guard) -> Self {
         let retention = settings.retention_header.as_ref();
         let [of_token, of_key] = [(); 2].map(|()| Identity::new(settings).compared(&RouteSubject::Credentials));
-        let remembered = stored(KeyRules::retryable().retain(REMEMBER));
+        let remembered = stored(KeyRules::retryable().retain(REMEMBER), settings);
         let token = Protect::token(guard, SubjectFrom::anonymous()).remember_by(remembered).keep_all_headers();
         let token = token.fingerprint_with(of_token);
         let token = retention.into_iter().fold(token, |token, name| token.retention_header(name));
-        let claimed = stored(KeyRules::at_most_once());
+        let claimed = stored(KeyRules::at_most_once(), settings);
         let key = Protect::key(guard, SubjectFrom::anonymous(), claimed).keep_all_headers();
         let key = key.fingerprint_with(of_key).profile(settings.profile);
         let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
@@ -203,7 +204,7 @@ fn protect(
             if *bound { token.bound().into_any() } else { token.into_any() }
         }
         RoutePolicy::Token { bound, remember: Some(rules), wait, fields } => {
-            let token = Protect::token(guard, from).remember_by(stored(rules.clone())).keep_all_headers();
+            let token = Protect::token(guard, from).remember_by(stored(rules.clone(), settings)).keep_all_headers();
             let token = if *bound { token.bound() } else { token };
             let token = token.fingerprint(fields.clone()).fingerprint_with(compared);
             let token = retention.into_iter().fold(token, |token, name| token.retention_header(name));
@@ -211,7 +212,7 @@ fn protect(
         }
         RoutePolicy::Key { rules, from: location, wait, fields } => {
             let key =
-                Protect::key(guard, from, stored(rules.clone())).keep_all_headers().from(key_from(location)?);
+                Protect::key(guard, from, stored(rules.clone(), settings)).keep_all_headers().from(key_from(location)?);
             let key = key.fingerprint(fields.clone()).fingerprint_with(compared).profile(profile);
             let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
             wait.iter().fold(key, |key, wait| key.wait(*wait)).into_any()
@@ -219,7 +220,7 @@ fn protect(
         RoutePolicy::Interval { rules, remember: true, from: location, wait, fields } => {
             let is_named = location.is_some();
             let from = if is_named { named_by(subject, &identity) } else { from };
-            let rules = rules.clone().reply_limit(REPLY_LIMIT);
+            let rules = renewed(rules, settings).reply_limit(REPLY_LIMIT);
             let interval = Protect::interval(guard, from, rules).remember();
             let interval = interval.keep_all_headers().fingerprint(fields.clone()).fingerprint_with(compared);
             let interval = retention.into_iter().fold(interval, |interval, name| interval.retention_header(name));
@@ -232,10 +233,10 @@ fn protect(
         RoutePolicy::Interval { rules, from: Some(location), .. } => {
             // A name is compared without any content, so the credentials have to be the subject.
             let from = named_by(subject, &identity);
-            Protect::interval(guard, from, rules.clone()).from(key_from(location)?).into_any()
+            Protect::interval(guard, from, renewed(rules, settings)).from(key_from(location)?).into_any()
         }
         RoutePolicy::Interval { rules, from: None, fields, .. } => {
-            let interval = Protect::interval(guard, from, rules.clone());
+            let interval = Protect::interval(guard, from, renewed(rules, settings));
             interval.fingerprint(fields.clone()).fingerprint_with(compared).into_any()
         }
     }))
@@ -255,11 +256,6 @@ fn format(shape: RejectionShape, profile: Profile, settings: &ProxySettings) -> 
 /// Adds the effects that the route states.
 fn judged(protect: Protect, effects: StatusEffects) -> Protect {
     if effects.0.is_empty() { protect } else { protect.judge(move |head| effects.of(head.status.as_u16())) }
-}
-
-/// Limits the size of stored responses to what the proxy reads of one.
-fn stored(rules: KeyRules) -> KeyRules {
-    rules.reply_limit(REPLY_LIMIT)
 }
 
 /// Returns the subject of a named interval: a name may be compared without any content, so the credentials are the subject if the route
