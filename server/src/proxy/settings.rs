@@ -64,6 +64,14 @@ impl ProxySettings {
             require => require,
         }
     }
+
+    /// Returns a warning if the script fetches tokens for forms that need a key, which a form cannot send.
+    pub fn warning_of_forms(&self) -> Option<&'static str> {
+        (self.inject && self.require_for(&Method::POST) == Require::Key).then_some(
+            "with `inject`, forms are sent with a token, and on paths without a route every POST needs an Idempotency-Key, so such a form \
+             receives 400 key_missing; set require to either, or give the paths of forms a [[proxy.route]] with the policy token",
+        )
+    }
 }
 
 /// The address of the upstream: `http://127.0.0.1:3000`.
