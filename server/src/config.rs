@@ -175,6 +175,7 @@ impl Config {
         proxy::check(&config)?;
         config.check_addresses()?;
         config.warn_of_admin();
+        config.warnings.extend(config.proxy.warning_of_forms().map(|warning| format!("require: {warning}")));
         Ok(config)
     }
 

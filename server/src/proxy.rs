@@ -1,7 +1,9 @@
 //! The proxy: stored responses for any HTTP/1.1 backend, without a change to it.
 
 pub(crate) mod app;
+mod audience;
 mod body;
+mod claim_rules;
 mod cors;
 mod description;
 mod forward;

@@ -135,6 +135,7 @@ mod patterns;
 /// The proxy, in front of an application that knows nothing of Onceward.
 mod proxy {
     mod bodies;
+    mod body_buffer;
     mod cors;
     mod counted_connections;
     mod description;

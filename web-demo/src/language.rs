@@ -3,6 +3,7 @@
 use actix_web::HttpRequest;
 use actix_web::dev::ServiceRequest;
 use actix_web::http::header::{ACCEPT_LANGUAGE, COOKIE, HeaderValue};
+use actix_web::web::Data;
 use onceward::Language;
 use onceward::http::Preferences;
 
@@ -65,6 +66,16 @@ impl DemoLanguage {
     pub(crate) fn cookie(self) -> String {
         format!("{NAME}={}; Path=/; Max-Age=31536000; HttpOnly; SameSite=Strict", self.tag())
     }
+}
+
+/// Returns true if the demo is mounted, so that a visitor can choose a language.
+pub fn has_choice(request: &HttpRequest) -> bool {
+    request.app_data::<Data<Shop>>().is_some()
+}
+
+/// Returns the tag of the language that a visitor of the demo chose; `None` without a choice, and if the demo is not mounted.
+pub fn chosen_language(request: &HttpRequest) -> Option<&'static str> {
+    DemoLanguage::chosen(request).filter(|_| has_choice(request)).map(DemoLanguage::tag)
 }
 
 /// Sets the header by which the guard chooses a language: a page cannot set it for a form.

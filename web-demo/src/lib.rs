@@ -16,5 +16,6 @@ mod shop;
 mod visitor;
 mod visitor_accounts;
 
+pub use self::language::{chosen_language, has_choice};
 pub use self::routes::mount;
 pub use self::shop::Shop;

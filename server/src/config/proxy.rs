@@ -27,13 +27,29 @@ pub(super) fn settings(sources: &Sources) -> Result<ProxySettings, ConfigError> 
         retention_header: sources.value("retention_header", value::own_header)?,
         well_known: sources.value("well_known", value::boolean)?,
         inject: sources.value("inject", value::boolean)?,
+        credential_headers: sources.value("credential_headers", value::headers)?,
         body_limit: sources.value("body_limit", value::size)?,
+        buffer_limit: sources.value("buffer_limit", value::size)?,
         routes: sources.proxy_table().map(|table| table.parse(&proxy_path)).transpose()?.unwrap_or_default(),
         proxy_path,
     };
     check_template(&settings)?;
     check_profile(&settings)?;
+    check_buffer(&settings)?;
     Ok(settings)
+}
+
+/// Requires room for the largest body.
+fn check_buffer(settings: &ProxySettings) -> Result<(), ConfigError> {
+    let limits = settings.routes.iter().filter_map(|route| route.body_limit);
+    let largest = limits.fold(settings.body_limit, usize::max);
+    match settings.buffer_limit < largest {
+        true => Err(ConfigError::Wrong(format!(
+            "buffer_limit: it is less than the largest body_limit, of {largest} bytes, so a body of that size would always be rejected. \
+             Raise buffer_limit, or lower body_limit."
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Rejects a profile that demands keys beside a setting that ignores them.

@@ -16,7 +16,7 @@ pub struct Setting {
 }
 
 /// All settings, in the order of the help.
-pub const SETTINGS: [Setting; 45] = [
+pub const SETTINGS: [Setting; 47] = [
     plain("listen", "ADDRESS", Some("127.0.0.1:8080"), "Address to listen on"),
     plain(
         "admin_listen",
@@ -234,12 +234,26 @@ pub const SETTINGS: [Setting; 45] = [
         Some("false"),
         "Serve the description of the proxy's rules at `/.well-known/onceward` too, in place of the upstream. It is always below `proxy_path`",
     ),
+    plain(
+        "credential_headers",
+        "LIST",
+        Some("X-Api-Key, X-Auth-Token"),
+        "Headers that tell the users of the upstream apart, beside `Authorization` and `Cookie`, separated by commas: of two requests that \
+         differ in one of them, neither receives the stored response of the other",
+    ),
     plain("inject", "BOOL", Some("false"), "Add the browser SDK to the HTML pages of the upstream"),
     plain(
         "body_limit",
         "SIZE",
         Some("1MiB"),
         "Maximum size of the body of a request with a token, key or interval; the proxy reads it to its end before it forwards the request",
+    ),
+    plain(
+        "buffer_limit",
+        "SIZE",
+        Some("256MiB"),
+        "Maximum size of all these bodies together that are in memory. Beyond it, a submission is rejected with 503 `overloaded` before \
+         anything runs. The process may need twice as much",
     ),
 ];
 

@@ -170,6 +170,12 @@ pub(super) fn own_header(text: &str) -> Result<Option<HeaderName>, String> {
     }
 }
 
+/// Parses a list of header names.
+pub(super) fn headers(text: &str) -> Result<Vec<HeaderName>, String> {
+    let wrong = |name| format!("`{name}` is not the name of a header; use the form `X-Api-Key, X-Auth-Token`");
+    list(text).map(|name| HeaderName::try_from(name).map_err(|_| wrong(name))).collect()
+}
+
 /// Accepts only characters that are never percent-encoded, so that the path has one spelling.
 pub(super) fn proxy_path(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
@@ -245,6 +251,8 @@ mod tests {
         assert_eq!((require("off"), require("either")), (Ok(Require::Nothing), Ok(Require::Either)));
         assert_eq!(own_header("X-Kept-For").unwrap().unwrap(), "x-kept-for");
         assert_eq!(own_header("off"), Ok(None));
+        assert_eq!(headers("X-Api-Key, x-tenant").unwrap(), ["x-api-key", "x-tenant"]);
+        assert_eq!(headers("").unwrap(), Vec::<HeaderName>::new());
         assert_eq!(proxy_path("/internal/.onceward-2").unwrap(), "/internal/.onceward-2");
         assert_eq!((level("error"), level("trace")), (Ok(LevelFilter::ERROR), Ok(LevelFilter::TRACE)));
     }
@@ -272,6 +280,7 @@ mod tests {
         rejected(profile, &["", "ACP", "none"]);
         rejected(rejections, &["", "json", "Problem"]);
         rejected(own_header, &["", "a b", "a:", "é", "Content-Length", "onceward-outcome"]);
+        rejected(headers, &["a b", "é"]);
         rejected(proxy_path, &["", "/", "x", "/x/", "//x", "/a/../b", "/.", "/a%62", "/a b", "/{a}", "/*"]);
         rejected(level, &["", "off", "INFO", "3", "onceward=trace"]);
     }

@@ -31,18 +31,41 @@ const AHEAD: usize = 16 * 1024;
 /// The request of a gateway needs no body. A body that is sent anyway is read up to this size and time, so that the connection can be reused.
 const DISCARDED: (usize, Duration) = (64 * 1024, Duration::from_secs(1));
 
-/// The limits on requests in flight and on the arrival of bodies.
+/// The limits on requests in flight, on the arrival of bodies and on the memory for them.
 #[derive(Debug)]
 pub struct AdmissionLimits {
     most: usize,
     arrival: Duration,
     in_flight: AtomicUsize,
+    buffer: usize,
+    buffered: AtomicUsize,
 }
 
 impl AdmissionLimits {
     /// Allows at most `most` requests in flight, and `arrival` for each body to arrive.
     pub fn new(most: usize, arrival: Duration) -> Self {
-        Self { most, arrival, in_flight: AtomicUsize::new(0) }
+        Self { most, arrival, in_flight: AtomicUsize::new(0), buffer: usize::MAX, buffered: AtomicUsize::new(0) }
+    }
+
+    /// Sets the maximum number of bytes of request bodies in memory, in a server that counts them. Default: none.
+    #[must_use]
+    pub fn buffering(mut self, buffer: usize) -> Self {
+        self.buffer = buffer;
+        self
+    }
+
+    /// Counts these bytes of a body, unless the limit would be exceeded.
+    pub(crate) fn try_buffer(&self, bytes: usize) -> bool {
+        let is_admitted = self.buffered.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= self.buffer;
+        if !is_admitted {
+            self.unbuffer(bytes);
+        }
+        is_admitted
+    }
+
+    /// Counts these bytes no longer.
+    pub(crate) fn unbuffer(&self, bytes: usize) {
+        self.buffered.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Returns the number of requests in flight.

@@ -58,6 +58,7 @@ impl Proxy {
         let access = Access::new(config.api_key.as_ref(), config.trusted_proxies.clone());
         let rate_limiter = RateLimiter::new(config.rate_limit, config.rate_burst, config.rate_limit_total);
         let limits = AdmissionLimits::new(config.max_in_flight.get() as usize, config.request_timeout);
+        let limits = limits.buffering(config.proxy.buffer_limit);
         let context = Data::new(Context::new(guard, access, rate_limiter).within(limits).logging(config.request_log));
         let connections = file_limit::make_room(config.max_connections.get() as usize);
         Ok(Self { listener, address, admin, recorder, context, connections, upstream, config })
@@ -81,7 +82,8 @@ impl Proxy {
         let (ended, mut all_ended) = watch::channel(None);
         tokio::task::spawn_blocking(move || ended.send_replace(Some(join(workers).map_err(|error| error.to_string()))));
         let guard = self.context.guard().clone();
-        let door = self.listener.try_clone()?;
+        // Not a clone: the system accepts connections until the last one is closed.
+        let door = self.listener;
         let admin = admin_server.as_ref().map(AdminServer::address);
         startup_message::announce_proxy(self.address, admin, &self.upstream, &self.config);
         // One deadline for all steps. Runs that have not ended by then are cut off.

@@ -12,7 +12,7 @@ const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const RUN: HeaderName = HeaderName::from_static(header::RUN);
@@ -146,17 +146,32 @@ fn starts_with(name: &str, prefix: &str) -> bool {
 }
 
 /// Adds the forwarding headers: the address of the client, the host and the protocol that it used.
+///
+/// An application reads either `Forwarded` or `X-Forwarded-*`. What a trusted proxy says in one form is not filled in in the other, where
+/// the protocol of this connection would contradict that of the client.
 pub(super) fn add_forwarding(headers: &mut HeaderMap, origin: &Origin) {
+    let is_standard = headers.contains_key(FORWARDED);
+    let is_usual = headers.keys().any(|name| name.as_str().starts_with("x-forwarded-"));
     let host = headers.get(HOST).cloned();
     // An address is formatted once: that costs more than the rest of this function.
     let peer = origin.peer.to_string();
-    let element = forwarded_element(&peer, host.as_ref());
+    if is_standard || !is_usual {
+        let element = match headers.get(X_FORWARDED_PROTO) {
+            _ if !is_standard => forwarded_element(&peer, host.as_ref(), Some("http")),
+            sent => forwarded_element(&peer, None, sent.and_then(scheme)),
+        };
+        append(headers, FORWARDED, element);
+    }
     let client = if origin.client == origin.peer { peer.clone() } else { origin.client.to_string() };
-    append(headers, X_FORWARDED_FOR, peer);
-    append(headers, FORWARDED, element);
+    if !is_standard || headers.contains_key(X_FORWARDED_FOR) {
+        append(headers, X_FORWARDED_FOR, peer);
+    }
     append(headers, VIA, "1.1 onceward".to_owned());
     if let Ok(client) = HeaderValue::try_from(client) {
         headers.insert(X_REAL_IP, client);
+    }
+    if is_standard {
+        return;
     }
     headers.entry(X_FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
     if let Some(host) = host {
@@ -164,13 +179,22 @@ pub(super) fn add_forwarding(headers: &mut HeaderMap, origin: &Origin) {
     }
 }
 
+/// Returns the protocol in `X-Forwarded-Proto`, if it is the only one.
+fn scheme(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok().filter(|text| ["http", "https"].iter().any(|scheme| text.eq_ignore_ascii_case(scheme)))
+}
+
 /// Returns an element of `Forwarded` (RFC 7239).
-fn forwarded_element(peer: &str, host: Option<&HeaderValue>) -> String {
+fn forwarded_element(peer: &str, host: Option<&HeaderValue>, protocol: Option<&str>) -> String {
     let (open, close) = if peer.contains(':') { ("\"[", "]\"") } else { ("", "") };
-    match host.and_then(|host| host.to_str().ok()) {
-        Some(host) => ["for=", open, peer, close, ";host=\"", host, "\";proto=http"].concat(),
-        None => ["for=", open, peer, close, ";proto=http"].concat(),
+    let mut element = ["for=", open, peer, close].concat();
+    if let Some(host) = host.and_then(|host| host.to_str().ok()) {
+        element.extend([";host=\"", host, "\""]);
     }
+    if let Some(protocol) = protocol {
+        element.extend([";proto=", protocol]);
+    }
+    element
 }
 
 /// Appends an element to a list, on one line.
@@ -305,7 +329,7 @@ mod tests {
 
     #[test]
     fn ipv6_address_is_quoted_in_forwarded() {
-        assert_eq!(forwarded_element("2001:db8::7", None), "for=\"[2001:db8::7]\";proto=http");
+        assert_eq!(forwarded_element("2001:db8::7", None, Some("http")), "for=\"[2001:db8::7]\";proto=http");
     }
 
     #[test]
@@ -320,7 +344,23 @@ mod tests {
         add_forwarding(&mut headers, &origin(true));
         assert_eq!(headers["x-forwarded-for"], "1.2.3.4, 5.6.7.8, 10.0.0.1");
         assert_eq!(headers["x-forwarded-proto"], "https");
-        assert_eq!(headers["forwarded"], "for=1.2.3.4;proto=https, for=10.0.0.1;host=\"shop\";proto=http");
+        assert_eq!(headers["forwarded"], "for=1.2.3.4;proto=https, for=10.0.0.1;proto=https");
+    }
+
+    #[test]
+    fn form_that_a_trusted_proxy_does_not_use_is_not_filled_in() {
+        let added = |name, value| {
+            let mut headers = map(&[("host", "shop"), (name, value)]);
+            add_forwarding(&mut headers, &origin(true));
+            let added = lines(&headers).into_iter();
+            added.filter(|line| line.contains("forwarded")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            added("x-forwarded-proto", "https"),
+            ["x-forwarded-for: 10.0.0.1", "x-forwarded-host: shop", "x-forwarded-proto: https"]
+        );
+        let forwarded = "for=1.2.3.4;host=shop.example;proto=https";
+        assert_eq!(added("forwarded", forwarded), [format!("forwarded: {forwarded}, for=10.0.0.1")]);
     }
 
     #[test]

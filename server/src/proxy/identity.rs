@@ -1,28 +1,84 @@
-//! The identity of a client that the proxy does not know: a digest of its credentials.
+//! What is compared of a request besides its content: the identity of a client that the proxy does not know, as a digest of its
+//! credentials, and the site that it asks.
 
-use http::HeaderMap;
-use http::header::{AUTHORIZATION, COOKIE};
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, COOKIE, HOST};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
-/// Returns a digest of `Authorization` and of all cookies, in any order; `None` if the request has neither.
-///
-/// It becomes part of the content that is compared, and not of the subject. A retry with refreshed credentials is then a request with other
-/// content: it is rejected, and neither runs a second time nor receives the response of another client.
-pub(super) fn of_credentials(headers: &HeaderMap) -> Option<Vec<u8>> {
-    let mut cookies: Vec<&[u8]> = cookies(headers).collect();
-    cookies.sort_unstable();
-    let authorizations = headers.get_all(AUTHORIZATION).iter().map(|value| value.as_bytes());
-    let mut digest = Sha256::new();
-    let mut count: u64 = 0;
-    for (kind, credential) in
-        authorizations.map(|value| (b'a', value)).chain(cookies.into_iter().map(|value| (b'c', value)))
-    {
-        digest.update([kind]);
-        digest.update((credential.len() as u64).to_be_bytes());
-        digest.update(credential);
-        count += 1;
+use super::forward::{Origin, X_FORWARDED_HOST};
+use super::route::RouteSubject;
+use super::settings::{ProxySettings, UpstreamHost};
+
+/// The headers that are compared.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    /// Those with credentials, beside `Authorization` and `Cookie`.
+    credentials: Arc<[HeaderName]>,
+    /// True if the application receives the host that the client asks, and may serve several sites.
+    has_sites: bool,
+}
+
+impl Identity {
+    pub(super) fn new(settings: &ProxySettings) -> Self {
+        Self {
+            credentials: settings.credential_headers.as_slice().into(),
+            has_sites: settings.upstream_host == UpstreamHost::Client,
+        }
     }
-    (count > 0).then(|| digest.finalize().to_vec())
+
+    /// Returns what is compared on a route: the site, and all credentials if the route has no subject.
+    pub(super) fn compared(
+        &self,
+        subject: &RouteSubject,
+    ) -> impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + use<> + 'static {
+        let (this, has_credentials) = (self.clone(), *subject == RouteSubject::Credentials);
+        move |parts| {
+            let credentials = this.credentials(&parts.headers).filter(|_| has_credentials);
+            match site(parts).filter(|_| this.has_sites) {
+                // A digest has a fixed length, so both parts are unambiguous.
+                Some(site) => {
+                    Some([&[u8::from(credentials.is_some())], &*credentials.unwrap_or_default(), &site].concat())
+                }
+                None => credentials,
+            }
+        }
+    }
+
+    /// Returns a digest of the credentials, with cookies in any order; `None` if the request has none.
+    ///
+    /// It becomes part of the content that is compared, and not of the subject. A retry with refreshed credentials is then a request with
+    /// other content: it is rejected, and neither runs a second time nor receives the response of another client.
+    pub(super) fn credentials(&self, headers: &HeaderMap) -> Option<Vec<u8>> {
+        let mut cookies: Vec<&[u8]> = cookies(headers).collect();
+        cookies.sort_unstable();
+        let values = |name: &HeaderName| headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        let authorizations = values(&AUTHORIZATION).map(|value| ("a", value));
+        let cookies = cookies.into_iter().map(|value| ("c", value));
+        let others = self.credentials.iter().flat_map(|name| values(name).map(|value| (name.as_str(), value)));
+        let mut digest = Sha256::new();
+        let mut count: u64 = 0;
+        for (kind, credential) in authorizations.chain(cookies).chain(others) {
+            digest.update(kind);
+            digest.update((credential.len() as u64).to_be_bytes());
+            digest.update(credential);
+            count += 1;
+        }
+        (count > 0).then(|| digest.finalize().to_vec())
+    }
+}
+
+/// Returns the host that the client asks, as a trusted proxy reports it, in lower case. The port is not part of it: a retry may reach
+/// another proxy of the same machine.
+fn site(parts: &Parts) -> Option<Vec<u8>> {
+    let is_trusted = parts.extensions.get::<Origin>().is_some_and(|origin| origin.is_trusted);
+    let reported = parts.headers.get(X_FORWARDED_HOST).filter(|_| is_trusted);
+    let host = reported.or_else(|| parts.headers.get(HOST))?.as_bytes();
+    let authority = Authority::try_from(host);
+    Some(authority.as_ref().map_or(host, |authority| authority.host().as_bytes()).to_ascii_lowercase())
 }
 
 /// Returns the digest of a cookie, as text; `None` if the request does not have exactly one of this name.
@@ -60,7 +116,8 @@ mod tests {
     }
 
     fn identity(lines: &[(&'static str, &'static str)]) -> Option<Vec<u8>> {
-        of_credentials(&headers(lines))
+        let credentials = [HeaderName::from_static("x-api-key"), HeaderName::from_static("x-tenant")].into();
+        Identity { credentials, has_sites: true }.credentials(&headers(lines))
     }
 
     #[test]
@@ -81,6 +138,9 @@ mod tests {
             identity(&[("cookie", "a=1; a=1")]),
             identity(&[("cookie", "Bearer x")]),
             identity(&[("authorization", "Bearer x"), ("cookie", "a=1")]),
+            identity(&[("x-api-key", "a=1")]),
+            identity(&[("x-api-key", "x")]),
+            identity(&[("x-tenant", "x")]),
         ];
         for (at, one) in all.iter().enumerate() {
             assert!(all[at + 1..].iter().all(|other| other != one), "{at}");

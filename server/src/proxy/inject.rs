@@ -15,11 +15,11 @@ mod page;
 
 use std::sync::{Mutex, PoisonError};
 
-use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
 use http::{HeaderMap, HeaderValue, Method, Response};
 
 pub(crate) use self::body::MaybeInjected;
+use self::body::Tags;
 use self::csp::{Nonce, Obstacle};
 
 /// Headers by which a client reads a page in part, or only if it has changed.
@@ -28,10 +28,10 @@ const CONDITIONS: [HeaderName; 4] = [IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
 /// Adds the script to HTML pages.
 #[derive(Debug)]
 pub(crate) struct Injector {
-    /// The URL of the script, escaped for an attribute.
-    url: String,
-    /// The tag without a nonce.
-    tag: Bytes,
+    /// The path of the scripts, escaped for an attribute.
+    path: String,
+    /// The tags without a nonce.
+    tags: Tags,
     /// The obstacles that were logged: a policy affects every page, and is changed once.
     logged: Mutex<Vec<Obstacle>>,
 }
@@ -39,8 +39,8 @@ pub(crate) struct Injector {
 impl Injector {
     /// Creates an injector for the script under the path of the proxy, such as `/_onceward`.
     pub(crate) fn new(proxy_path: &str) -> Self {
-        let url = escape(&format!("{proxy_path}/sdk/onceward.js"));
-        Self { tag: tag(&url, None), url, logged: Mutex::default() }
+        let path = escape(&format!("{proxy_path}/sdk"));
+        Self { tags: tags(&path, None), path, logged: Mutex::default() }
     }
 
     /// Prepares the headers of a request to the upstream, if its response may be a page: asks for a whole, unencoded body.
@@ -65,15 +65,15 @@ impl Injector {
         if !page::is_page(response.status(), response.headers()) {
             return response.map(MaybeInjected::unchanged);
         }
-        let tag = match csp::check(response.headers()) {
-            Ok(None) => self.tag.clone(),
-            Ok(nonce) => tag(&self.url, nonce.as_ref()),
+        let tags = match csp::check(response.headers()) {
+            Ok(None) => self.tags.clone(),
+            Ok(nonce) => tags(&self.path, nonce.as_ref()),
             Err(obstacle) => {
                 self.warn(obstacle);
                 return response.map(MaybeInjected::unchanged);
             }
         };
-        let mut response = response.map(|body| MaybeInjected::with_tag(body, tag));
+        let mut response = response.map(|body| MaybeInjected::with_tags(body, tags));
         page::describe_change(response.headers_mut());
         response
     }
@@ -100,10 +100,13 @@ fn may_be_page(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT).iter().any(names_html)
 }
 
-/// Returns the tag. It comes first in the page, so `defer` runs the script before other deferred scripts.
-fn tag(url: &str, nonce: Option<&Nonce>) -> Bytes {
+/// Returns the tags. They come first in the page, so `defer` runs the scripts before other deferred scripts.
+fn tags(path: &str, nonce: Option<&Nonce>) -> Tags {
     let nonce = nonce.map(|nonce| format!(" nonce=\"{}\"", nonce.as_str())).unwrap_or_default();
-    format!("<script src=\"{url}\" defer data-forms=\"all\"{nonce}></script>").into()
+    Tags {
+        script: format!("<script src=\"{path}/onceward.js\" defer data-forms=\"all\"{nonce}></script>").into(),
+        chinese: format!("<script src=\"{path}/onceward.zh-CN.js\" defer{nonce}></script>").into(),
+    }
 }
 
 /// Escapes a text for an attribute in double quotes.

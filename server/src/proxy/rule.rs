@@ -14,8 +14,9 @@ use tower_layer::Layer as _;
 use tower_service::Service as _;
 
 use super::body::{AnyBody, TimedBody, any};
+use super::claim_rules::{renewed, stored};
 use super::forward::Origin;
-use super::identity;
+use super::identity::{self, Identity};
 use super::in_flight::CountedBody;
 use super::route::{KeyLocation, ProxyRoute, RoutePolicy, RouteSubject, StatusEffects, is_safe};
 use super::settings::{ProxySettings, RejectionShape, Require};
@@ -84,6 +85,11 @@ impl ProxyRule {
         }
     }
 
+    /// Returns whether a guard may read the body of a request with this method before the upstream receives it.
+    pub(super) fn buffers(&self, method: &Method) -> bool {
+        !matches!(self, Self::Pass(_)) && !is_safe(method)
+    }
+
     /// Handles a request.
     pub(super) fn call(&self, mut request: Request<ClientBody>) -> BoxFuture<'static, Response<AnyBody>> {
         match self {
@@ -113,7 +119,8 @@ pub(crate) fn guard_of_route(
 ) -> Result<Option<Protect>, RuleError> {
     let profile = route.profile.unwrap_or(settings.profile);
     let retention = route.retention_header.as_ref().unwrap_or(&settings.retention_header);
-    let Some(protect) = protect(&route.policy, &route.subject, profile, retention.as_ref(), guard)? else {
+    let common = CommonRules { profile, retention: retention.as_ref(), settings };
+    let Some(protect) = protect(&route.policy, &route.subject, &common, guard)? else {
         return Ok(None);
     };
     let protect = protect.body_limit(route.body_limit.unwrap_or(settings.body_limit)).whole_body();
@@ -131,13 +138,14 @@ impl DefaultGuards {
     /// Creates the guards. The one for tokens lets a submission without an id pass, unless the settings require one.
     pub(super) fn new(settings: &ProxySettings, guard: &Guard) -> Self {
         let retention = settings.retention_header.as_ref();
-        let token =
-            Protect::token(guard, SubjectFrom::anonymous()).remember_by(stored(KeyRules::retryable().retain(REMEMBER)));
-        let token = token.keep_all_headers();
-        let token =
-            retention.into_iter().fold(token.fingerprint_with(credentials), |token, name| token.retention_header(name));
-        let key = Protect::key(guard, SubjectFrom::anonymous(), stored(KeyRules::at_most_once())).keep_all_headers();
-        let key = key.fingerprint_with(credentials).profile(settings.profile);
+        let [of_token, of_key] = [(); 2].map(|()| Identity::new(settings).compared(&RouteSubject::Credentials));
+        let remembered = stored(KeyRules::retryable().retain(REMEMBER), settings);
+        let token = Protect::token(guard, SubjectFrom::anonymous()).remember_by(remembered).keep_all_headers();
+        let token = token.fingerprint_with(of_token);
+        let token = retention.into_iter().fold(token, |token, name| token.retention_header(name));
+        let claimed = stored(KeyRules::at_most_once(), settings);
+        let key = Protect::key(guard, SubjectFrom::anonymous(), claimed).keep_all_headers();
+        let key = key.fingerprint_with(of_key).profile(settings.profile);
         let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
         let token = if settings.require == Require::Nothing { token.optional() } else { token };
         let format = format(settings.rejections, settings.profile, settings);
@@ -172,15 +180,23 @@ fn run(
     })
 }
 
+/// The rules of a route that do not depend on its policy.
+struct CommonRules<'a> {
+    profile: Profile,
+    retention: Option<&'a HeaderName>,
+    settings: &'a ProxySettings,
+}
+
 /// Builds the guard of a policy; `None` if its requests pass.
 fn protect(
     policy: &RoutePolicy,
     subject: &RouteSubject,
-    profile: Profile,
-    retention: Option<&HeaderName>,
+    &CommonRules { profile, retention, settings }: &CommonRules<'_>,
     guard: &Guard,
 ) -> Result<Option<Protect>, RuleError> {
-    let (from, identity) = (subject_from(subject), identity_of(subject));
+    let from = subject_from(subject);
+    let identity = Identity::new(settings);
+    let compared = identity.compared(subject);
     Ok(Some(match policy {
         RoutePolicy::None => return Ok(None),
         RoutePolicy::Token { bound, remember: None, .. } => {
@@ -188,23 +204,25 @@ fn protect(
             if *bound { token.bound().into_any() } else { token.into_any() }
         }
         RoutePolicy::Token { bound, remember: Some(rules), wait, fields } => {
-            let token = Protect::token(guard, from).remember_by(stored(rules.clone())).keep_all_headers();
+            let token = Protect::token(guard, from).remember_by(stored(rules.clone(), settings)).keep_all_headers();
             let token = if *bound { token.bound() } else { token };
-            let token = token.fingerprint(fields.clone()).fingerprint_with(identity);
+            let token = token.fingerprint(fields.clone()).fingerprint_with(compared);
             let token = retention.into_iter().fold(token, |token, name| token.retention_header(name));
             wait.iter().fold(token, |token, wait| token.wait(*wait)).into_any()
         }
         RoutePolicy::Key { rules, from: location, wait, fields } => {
-            let key = Protect::key(guard, from, stored(rules.clone())).keep_all_headers().from(key_from(location)?);
-            let key = key.fingerprint(fields.clone()).fingerprint_with(identity).profile(profile);
+            let key =
+                Protect::key(guard, from, stored(rules.clone(), settings)).keep_all_headers().from(key_from(location)?);
+            let key = key.fingerprint(fields.clone()).fingerprint_with(compared).profile(profile);
             let key = retention.into_iter().fold(key, |key, name| key.retention_header(name));
             wait.iter().fold(key, |key, wait| key.wait(*wait)).into_any()
         }
         RoutePolicy::Interval { rules, remember: true, from: location, wait, fields } => {
             let is_named = location.is_some();
-            let from = if is_named && *subject == RouteSubject::Credentials { by_credentials() } else { from };
-            let interval = Protect::interval(guard, from, rules.clone().reply_limit(REPLY_LIMIT)).remember();
-            let interval = interval.keep_all_headers().fingerprint(fields.clone()).fingerprint_with(identity);
+            let from = if is_named { named_by(subject, &identity) } else { from };
+            let rules = renewed(rules, settings).reply_limit(REPLY_LIMIT);
+            let interval = Protect::interval(guard, from, rules).remember();
+            let interval = interval.keep_all_headers().fingerprint(fields.clone()).fingerprint_with(compared);
             let interval = retention.into_iter().fold(interval, |interval, name| interval.retention_header(name));
             let interval = wait.iter().fold(interval, |interval, wait| interval.wait(*wait));
             match location {
@@ -214,12 +232,12 @@ fn protect(
         }
         RoutePolicy::Interval { rules, from: Some(location), .. } => {
             // A name is compared without any content, so the credentials have to be the subject.
-            let from = if *subject == RouteSubject::Credentials { by_credentials() } else { from };
-            Protect::interval(guard, from, rules.clone()).from(key_from(location)?).into_any()
+            let from = named_by(subject, &identity);
+            Protect::interval(guard, from, renewed(rules, settings)).from(key_from(location)?).into_any()
         }
         RoutePolicy::Interval { rules, from: None, fields, .. } => {
-            let interval = Protect::interval(guard, from, rules.clone());
-            interval.fingerprint(fields.clone()).fingerprint_with(identity).into_any()
+            let interval = Protect::interval(guard, from, renewed(rules, settings));
+            interval.fingerprint(fields.clone()).fingerprint_with(compared).into_any()
         }
     }))
 }
@@ -240,26 +258,17 @@ fn judged(protect: Protect, effects: StatusEffects) -> Protect {
     if effects.0.is_empty() { protect } else { protect.judge(move |head| effects.of(head.status.as_u16())) }
 }
 
-/// Limits the size of stored responses to what the proxy reads of one.
-fn stored(rules: KeyRules) -> KeyRules {
-    rules.reply_limit(REPLY_LIMIT)
-}
-
-fn credentials(parts: &Parts) -> Option<Vec<u8>> {
-    identity::of_credentials(&parts.headers)
-}
-
-/// Takes the credentials as the subject. Clients without any are one subject.
-fn by_credentials() -> SubjectFrom {
-    SubjectFrom::resolver(|parts| Some(credentials(parts).map_or("none".to_owned(), |digest| identity::text(&digest))))
-}
-
-/// Returns what is compared of the credentials: all of them on a route without a subject, nothing on any other.
-fn identity_of(subject: &RouteSubject) -> fn(&Parts) -> Option<Vec<u8>> {
-    match subject {
-        RouteSubject::Credentials => credentials,
-        _ => |_| None,
+/// Returns the subject of a named interval: a name may be compared without any content, so the credentials are the subject if the route
+/// has no other. Clients without any are one subject.
+fn named_by(subject: &RouteSubject, identity: &Identity) -> SubjectFrom {
+    if *subject != RouteSubject::Credentials {
+        return subject_from(subject);
     }
+    let identity = identity.clone();
+    SubjectFrom::resolver(move |parts: &Parts| {
+        let credentials = identity.credentials(&parts.headers);
+        Some(credentials.map_or("none".to_owned(), |digest| identity::text(&digest)))
+    })
 }
 
 /// Returns the subject of a route's requests.

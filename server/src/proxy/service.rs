@@ -13,6 +13,7 @@ use onceward_api::{Code, header};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::audience::Audience;
 use super::body::{AnyBody, TimedBody};
 use super::cors::{self, AllowedOrigins};
 use super::description::describe;
@@ -135,8 +136,20 @@ impl ProxyService {
             }
             return self.own_routes.respond(own, parts, body, &self.context, &self.routes).await;
         }
+        let rule = self.rule(&mut parts);
+        let buffered = place.clone().filter(|_| rule.buffers(&parts.method)).map(|place| {
+            place.buffer_body();
+            (place, Audience::of(&parts))
+        });
         place.map(|place| parts.extensions.insert(place));
-        self.rule(&mut parts).call(Request::from_parts(parts, body)).await
+        let response = rule.call(Request::from_parts(parts, body)).await;
+        match buffered {
+            Some((place, audience)) if place.is_cut_off() => {
+                COUNTERS.shed.increment(1);
+                audience.rejected(self.guard(), &no_memory_left())
+            }
+            _ => response,
+        }
     }
 
     /// Finds the rule of a request, and attaches the parameters of its path.
@@ -167,4 +180,11 @@ impl ProxyService {
     fn guard(&self) -> &Guard {
         self.context.guard()
     }
+}
+
+/// Creates the rejection of a body for which there is no memory left. The guard has read a part of it, and has not claimed anything.
+fn no_memory_left() -> Rejection {
+    Rejection::new(Code::Overloaded)
+        .detail("Too many large requests are arriving. Nothing ran. Send the same request again in a moment.")
+        .detail_in(Language::SIMPLIFIED_CHINESE, "正在接收的大请求过多。请求没有执行。请稍后重新发送同一请求。")
 }

@@ -45,8 +45,12 @@ pub struct ProxySettings {
     pub well_known: bool,
     /// True if HTML pages receive the script.
     pub inject: bool,
+    /// Headers with credentials, beside `Authorization` and `Cookie`.
+    pub credential_headers: Vec<HeaderName>,
     /// Maximum number of bytes of a protected request body, which the proxy reads to its end before it forwards the request.
     pub body_limit: usize,
+    /// Maximum number of bytes of all these bodies that are in memory at the same time.
+    pub buffer_limit: usize,
     /// The routes, in the order of the file.
     pub routes: Vec<ProxyRoute>,
 }
@@ -59,6 +63,14 @@ impl ProxySettings {
             Require::Nothing | Require::Either if self.profile.requires_key() && method == Method::POST => Require::Key,
             require => require,
         }
+    }
+
+    /// Returns a warning if the script fetches tokens for forms that need a key, which a form cannot send.
+    pub fn warning_of_forms(&self) -> Option<&'static str> {
+        (self.inject && self.require_for(&Method::POST) == Require::Key).then_some(
+            "with `inject`, forms are sent with a token, and on paths without a route every POST needs an Idempotency-Key, so such a form \
+             receives 400 key_missing; set require to either, or give the paths of forms a [[proxy.route]] with the policy token",
+        )
     }
 }
 

@@ -27,6 +27,7 @@ use uuid::Uuid;
 
 use self::connector::Connector;
 use self::error::{ErrorReport, UpstreamError};
+use super::audience::Audience;
 use super::body::{AnyBody, BoxError, Progress, TimedBody, WatchedBody, any, collect, whole};
 use super::forward::{self, Origin};
 use super::in_flight::InFlight;
@@ -90,7 +91,7 @@ impl Upstream {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let audience = error::Audience::of(&parts);
+        let audience = Audience::of(&parts);
         match self.0.exchange(parts, body).await {
             Ok(response) => response,
             Err(error) => {
@@ -133,8 +134,11 @@ impl UpstreamState {
         B::Error: Into<BoxError>,
     {
         // A run continues after its client has disconnected, and still counts as in flight.
-        let _place = parts.extensions.remove::<Arc<InFlight>>();
+        let place = parts.extensions.remove::<Arc<InFlight>>();
         let run = run_of(&parts.extensions);
+        if let Some(place) = place.as_ref().filter(|_| run.is_none()) {
+            place.pass_body();
+        }
         let deadline = run.as_ref().map(|_| Instant::now() + self.timeout);
         let upgrade = if run.is_none() { UpgradeRequest::of(&mut parts) } else { None };
         let expects = parts.headers.remove(EXPECT).is_some() && run.is_none();

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use onceward::http::Preferences;
 use onceward::{Language, Languages, Rejection};
 use onceward_api::{Code, Retry};
+use onceward_demo::{chosen_language, has_choice};
 use sha2::{Digest as _, Sha256};
 
 use self::words::PageWords;
@@ -44,7 +45,7 @@ pub(crate) async fn start(request: HttpRequest, context: web::Data<Context>) -> 
     let body = START.replace("HOST", if is_plain { &host } else { "localhost:8080" }).replace(" KEY", key);
     let page =
         Page { policy: policy(), language: Language::ENGLISH, html: html(Language::ENGLISH, "Onceward", "", &body) };
-    page.send(&Languages::fixed(Language::english()))
+    page.send(&request, &Languages::fixed(Language::english()))
 }
 
 #[get("/docs")]
@@ -65,10 +66,15 @@ pub(crate) async fn problem(
         return context.respond(&request, Err(rejection.into()));
     };
     let languages = context.guard().languages();
-    let preferred = Preferences::of(&request).accept_language;
+    let preferred = preferred(&request);
     let navigation = PageWords::of(languages.tag_for(preferred)).navigation();
     let page = explanation(code, languages, preferred, &navigation);
-    page.send(languages)
+    page.send(&request, languages)
+}
+
+/// Returns the languages that a request prefers: the one that a visitor has chosen in the demo, or those of the browser.
+fn preferred(request: &HttpRequest) -> Option<&[u8]> {
+    chosen_language(request).map(str::as_bytes).or(Preferences::of(request).accept_language)
 }
 
 /// A page, and the tag of its language.
@@ -106,7 +112,7 @@ pub(crate) fn explanation(code: Code, languages: &Languages, preferred: Option<&
 #[get("/problems")]
 pub(crate) async fn problems(request: HttpRequest, context: web::Data<Context>) -> HttpResponse {
     let languages = context.guard().languages();
-    let preferred = Preferences::of(&request).accept_language;
+    let preferred = preferred(&request);
     let words = PageWords::of(languages.tag_for(preferred));
     let mut rows = String::new();
     for code in Code::ALL {
@@ -132,7 +138,7 @@ pub(crate) async fn problems(request: HttpRequest, context: web::Data<Context>) 
          <th scope=\"col\">{retry}</th></tr></thead><tbody>{rows}</tbody></table>"
     );
     let html = html(words.lang, error_codes, &words.navigation(), &body);
-    Page { policy: policy(), language: words.lang, html }.send(languages)
+    Page { policy: policy(), language: words.lang, html }.send(&request, languages)
 }
 
 /// Returns the content security policy of the pages: they load nothing and allow only their own style.
@@ -147,11 +153,12 @@ fn policy() -> &'static str {
 }
 
 impl Page {
-    fn send(self, languages: &Languages) -> HttpResponse {
+    fn send(self, request: &HttpRequest, languages: &Languages) -> HttpResponse {
         let mut answer = HttpResponse::Ok();
         answer.insert_header((CONTENT_SECURITY_POLICY, self.policy)).insert_header((CONTENT_LANGUAGE, self.language));
         if languages.is_negotiated() {
-            answer.insert_header((VARY, "Accept-Language"));
+            answer
+                .insert_header((VARY, if has_choice(request) { "Accept-Language, Cookie" } else { "Accept-Language" }));
         }
         answer.content_type("text/html; charset=utf-8").body(self.html)
     }

@@ -127,7 +127,21 @@ async fn forwarding_headers_of_a_trusted_proxy_are_extended() {
         "x-real-ip: 203.0.113.1",
         "via: 1.1 edge, 1.1 onceward",
     ];
-    expect(&lines, &has, &[]);
+    expect(&lines, &has, &["forwarded:"]);
+    let forwarded = [("forwarded", "for=203.0.113.1;host=shop.example;proto=https")];
+    let has = [
+        "forwarded: for=203.0.113.1;host=shop.example;proto=https, for=127.0.0.1",
+        "x-real-ip: 203.0.113.1",
+        "via: 1.1 onceward",
+    ];
+    expect(&received(&proxy, &forwarded).await, &has, &["x-forwarded-"]);
+    let both = [&sent[..], &forwarded].concat();
+    let has = [
+        "forwarded: for=203.0.113.1;host=shop.example;proto=https, for=127.0.0.1;proto=https",
+        "x-forwarded-for: 203.0.113.1, 127.0.0.1",
+        "x-forwarded-proto: https",
+    ];
+    expect(&received(&proxy, &both).await, &has, &[]);
 }
 
 #[tokio::test]

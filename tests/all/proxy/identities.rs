@@ -7,7 +7,7 @@ use onceward_tests::raw_http;
 use onceward_tests::service::OncewardServer;
 use reqwest::RequestBuilder;
 
-use super::submission::{SettingsFile, keyed, token, tokened};
+use super::submission::{SettingsFile, keyed, order, token, tokened};
 
 /// Sends a request with these headers.
 async fn with(request: &RequestBuilder, headers: &[(&str, &str)]) -> (String, String) {
@@ -16,8 +16,18 @@ async fn with(request: &RequestBuilder, headers: &[(&str, &str)]) -> (String, St
     (answer.said(), String::from_utf8_lossy(&answer.body).into_owned())
 }
 
-const ALICE: [&[(&str, &str)]; 2] = [&[("cookie", "user=alice")], &[("authorization", "Bearer alice")]];
-const BOB: [&[(&str, &str)]; 2] = [&[("cookie", "user=bob")], &[("authorization", "Bearer bob")]];
+const ALICE: [&[(&str, &str)]; 4] = [
+    &[("cookie", "user=alice")],
+    &[("authorization", "Bearer alice")],
+    &[("x-api-key", "alice")],
+    &[("x-auth-token", "alice")],
+];
+const BOB: [&[(&str, &str)]; 4] = [
+    &[("cookie", "user=bob")],
+    &[("authorization", "Bearer bob")],
+    &[("x-api-key", "bob")],
+    &[("x-auth-token", "bob")],
+];
 
 #[tokio::test]
 async fn two_users_with_one_key_or_token_never_share_a_response() {
@@ -39,6 +49,74 @@ async fn two_users_with_one_key_or_token_never_share_a_response() {
             assert_eq!(with(&request, alice).await, ("201 replayed".to_owned(), first.1));
             assert_eq!(shop.orders().len() - before, 1);
         }
+    }
+}
+
+#[tokio::test]
+async fn credential_headers_of_the_settings_tell_users_apart() {
+    let shop = LegacyShop::start();
+    let proxy = shop.proxy(&["--credential-headers", "X-Tenant"]);
+    let request = keyed(&proxy, "/api/orders", "k");
+    assert_eq!(with(&request, &[("x-tenant", "a"), ("x-api-key", "1")]).await.0, "201 executed");
+    assert_eq!(with(&request, &[("x-tenant", "b"), ("x-api-key", "1")]).await.0, "422 key_reused");
+    assert_eq!(with(&request, &[("x-tenant", "a"), ("x-api-key", "2")]).await.0, "201 replayed", "no longer listed");
+    assert_eq!(shop.orders().len(), 1);
+}
+
+const TEA: &str = r#"{"item":"tea"}"#;
+
+/// Orders tea from a site. Returns the status and outcome, and whether the response has an order.
+async fn order_from(proxy: &OncewardServer, path: &str, headers: &[(&str, &str)]) -> (String, bool) {
+    let headers = [&[("content-type", "application/json")], headers].concat();
+    let answer = raw_http::post(&proxy.url, path, &headers, TEA).await;
+    (answer.said(), String::from_utf8_lossy(&answer.body).contains("\"order\""))
+}
+
+const SITES: &str = "[[proxy.route]]\npath = \"/api/orders/{id}\"\npolicy = \"key\"\nkey_from = { path = \"id\" }\nsubject = \"anonymous\"\n\n\
+    [[proxy.route]]\npath = \"/api/contact\"\npolicy = \"interval\"\nevery = \"60s\"\nremember = true\n";
+
+#[tokio::test]
+async fn two_sites_with_one_key_or_token_never_share_a_response() {
+    let shop = LegacyShop::start();
+    let file = SettingsFile::new(SITES);
+    let proxy = shop.proxy(&["--config", file.path()]);
+    let token = token(&proxy).await;
+    for (path, id, rejected) in [
+        ("/api/orders", ("idempotency-key", "k"), "422 key_reused"),
+        ("/api/orders", ("onceward-token", token.as_str()), "409 token_used"),
+        ("/api/orders/7", ("accept", "*/*"), "422 key_reused"),
+    ] {
+        let at = async |host: &str| order_from(&proxy, path, &[("host", host), id]).await;
+        assert_eq!(at("a.example").await, ("201 executed".to_owned(), true), "{path}");
+        for other in ["b.example", "b.a.example", "127.0.0.1"] {
+            assert_eq!(at(other).await, (rejected.to_owned(), false), "{path}: {other}");
+        }
+        for same in ["A.Example", "a.example:8080"] {
+            assert_eq!(at(same).await, ("201 replayed".to_owned(), true), "{path}: {same}");
+        }
+    }
+    let before = shop.orders().len();
+    for host in ["a.example", "b.example"] {
+        for said in ["201 executed", "201 replayed"] {
+            assert_eq!(order_from(&proxy, "/api/contact", &[("host", host)]).await.0, said, "{host}");
+        }
+    }
+    assert_eq!(shop.orders().len() - before, 2, "an interval counts for each site");
+}
+
+#[tokio::test]
+async fn site_is_the_host_that_the_application_receives() {
+    let shop = LegacyShop::start();
+    let id = ("idempotency-key", "k");
+    let proxy = shop.proxy(&["--upstream-host", "upstream"]);
+    for (host, said) in [("a.example", "201 executed"), ("b.example", "201 replayed")] {
+        assert_eq!(order_from(&proxy, "/api/orders", &[("host", host), id]).await.0, said, "one site with two names");
+    }
+    for (trusted, second) in [("127.0.0.1", "422 key_reused"), ("192.0.2.1", "201 replayed")] {
+        let proxy = shop.proxy(&["--trusted-proxies", trusted]);
+        let at = async |site: &str| order_from(&proxy, "/api/orders", &[("x-forwarded-host", site), id]).await.0;
+        assert_eq!(at("a.example").await, "201 executed");
+        assert_eq!(at("b.example").await, second, "{trusted}");
     }
 }
 
@@ -150,6 +228,34 @@ async fn cookie_subject_compares_only_that_cookie() {
     }
     let users: Vec<_> = shop.orders().iter().map(|order| order["user"].clone()).collect();
     assert_eq!(users, ["alice", "bob"]);
+}
+
+/// The subject is part of the name of a key or interval, so another subject has another one. `docs/proxy.md` warns of it.
+#[tokio::test]
+async fn retry_with_another_subject_runs_again_except_with_a_token() {
+    let shop = LegacyShop::start();
+    for (subject, [first, second]) in [
+        ("{ cookie = \"user\" }", [("cookie", "user=a1"), ("cookie", "user=a2")]),
+        ("\"client_address\"", [("x-forwarded-for", "203.0.113.1"), ("x-forwarded-for", "203.0.113.2")]),
+    ] {
+        let routes = format!(
+            "{TRUSTED}[[proxy.route]]\npath = \"/api/orders\"\npolicy = \"key\"\nsubject = {subject}\n\n\
+             [[proxy.route]]\npath = \"/api/contact\"\npolicy = \"interval\"\nevery = \"60s\"\nsubject = {subject}\n\n\
+             [[proxy.route]]\npath = \"/api/forms\"\npolicy = \"token\"\nremember = true\nsubject = {subject}\n"
+        );
+        let proxy = shop.proxy(&["--config", SettingsFile::new(&routes).path()]);
+        let token = token(&proxy).await;
+        for (request, same, other) in [
+            (keyed(&proxy, "/api/orders", "k"), "201 replayed", "201 executed"),
+            (order(&proxy, "/api/contact", "tea"), "409 too_soon", "201 executed"),
+            (tokened(&proxy, "/api/forms", &token), "201 replayed", "409 token_used"),
+        ] {
+            assert_eq!(with(&request, &[first]).await.0, "201 executed", "{subject}");
+            assert_eq!(with(&request, &[first]).await.0, same, "{subject}");
+            assert_eq!(with(&request, &[second]).await.0, other, "{subject}");
+        }
+    }
+    assert_eq!(shop.orders().len(), 10);
 }
 
 #[tokio::test]

@@ -178,3 +178,12 @@ async fn chunks_of_http_1_0_are_no_response() {
     assert_eq!(send(tokened(&proxy, "/orders", &token)).await.said(), "502 unknown");
     assert_eq!(send(order(&proxy, "/orders", "tea")).await.said(), "502 unprotected");
 }
+
+#[tokio::test]
+async fn response_head_far_over_64_kib_is_an_unknown_outcome() {
+    for (size, said) in [(60_000, "200 executed"), (200_000, "502 unknown")] {
+        let lines = format!("x-large: {}\r\ncontent-length: {}\r\n", "a".repeat(size), BODY.len());
+        let (_upstream, proxy) = proxy_of(format!("HTTP/1.1 200 OK\r\n{lines}\r\n{BODY}")).await;
+        assert_eq!(send(keyed(&proxy, "/orders", "k")).await.said(), said, "{size}");
+    }
+}

@@ -1,16 +1,18 @@
 //! Large bodies pass through the proxy without being held in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use onceward_tests::client::http;
+use onceward_tests::client::{http, send};
 use onceward_tests::legacy_shop::LegacyShop;
+use onceward_tests::polling::until;
 use onceward_tests::raw_http::connect;
 use onceward_tests::service::OncewardServer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 const MIB: u64 = 1024 * 1024;
 const UPLOAD: u64 = 100 * MIB;
@@ -18,6 +20,9 @@ const DOWNLOAD: u64 = 200 * MIB;
 /// Maximum growth of the resident memory.
 const GROWTH: u64 = 32 * MIB;
 static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
+/// Number of slow uploads, and of readers that read nothing.
+const UPLOADS: usize = 100;
+const STALLED: usize = 200;
 /// Pause of a slow reader after each piece, and the time after which it reads without pauses.
 const PAUSE: Duration = Duration::from_millis(20);
 const SLOW_FOR: Duration = Duration::from_secs(2);
@@ -46,11 +51,16 @@ impl MemoryWatch {
 
     /// Asserts that the memory has stayed within the limit.
     async fn end(self, what: &str) {
+        self.end_within(GROWTH, what).await;
+    }
+
+    /// Like [`end`](Self::end), with a limit of its own.
+    async fn end_within(self, growth: u64, what: &str) {
         self.is_over.store(true, Ordering::SeqCst);
         let highest = self.highest.await.unwrap();
         let mib = |bytes: u64| bytes as f64 / MIB as f64;
         println!("{what}: {:.1} MiB before, {:.1} MiB at most", mib(self.before), mib(highest));
-        assert!(highest <= self.before + GROWTH, "{what}: from {} to {highest} bytes", self.before);
+        assert!(highest <= self.before + growth, "{what}: from {} to {highest} bytes", self.before);
     }
 }
 
@@ -139,4 +149,73 @@ async fn slow_readers_do_not_fill_memory() {
     }
     assert_eq!(readers.join_all().await, [DOWNLOAD / 4; 4]);
     memory.end("4 slow readers of 50 MiB each").await;
+}
+
+/// Reads the head of a large response, and then nothing.
+async fn stall(url: String) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    // What the system buffers is not the memory of the proxy.
+    socket.set_recv_buffer_size(16 * 1024).unwrap();
+    let mut stream = socket.connect(url.trim_start_matches("http://").parse().unwrap()).await.unwrap();
+    let request = format!("GET /big?bytes={DOWNLOAD} HTTP/1.1\r\nhost: shop\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.read_exact(&mut [0; 1024]).await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stalled_readers_hold_little_memory_each() {
+    let shop = LegacyShop::start();
+    let proxy = warm(&shop).await;
+    let (memory, mut readers) = (MemoryWatch::start(&proxy), JoinSet::new());
+    for _ in 0..STALLED {
+        readers.spawn(stall(proxy.url.clone()));
+    }
+    let stalled = readers.join_all().await;
+    until_constant(&proxy).await;
+    memory.end_within(STALLED as u64 * 400 * 1024, "200 readers that read nothing").await;
+    drop(stalled);
+}
+
+/// Waits until the memory of the proxy has been the same for a while.
+async fn until_constant(proxy: &OncewardServer) {
+    let (last, same) = (AtomicU64::new(0), AtomicU64::new(0));
+    let is_constant = || {
+        let now = proxy.memory();
+        let is_same = last.swap(now, Ordering::SeqCst) == now;
+        let count = if is_same { same.fetch_add(1, Ordering::SeqCst) } else { same.swap(0, Ordering::SeqCst) };
+        std::future::ready(is_same && count >= 20)
+    };
+    until("the memory is constant", Duration::from_secs(60), is_constant).await;
+}
+
+/// Each client sends as much as a body may have, except for the last byte.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_uploads_are_held_within_buffer_limit() {
+    let shop = LegacyShop::start();
+    let proxy = Arc::new(shop.proxy(&["--buffer-limit", "8MiB", "--request-timeout", "60s"]));
+    let (memory, mut uploads) = (MemoryWatch::start(&proxy), JoinSet::new());
+    for key in 0..UPLOADS {
+        let url = proxy.url.clone();
+        uploads.spawn(async move {
+            let mut stream = connect(&url).await;
+            let head =
+                format!("POST /sink HTTP/1.1\r\nhost: shop\r\nidempotency-key: {key}\r\ncontent-length: {MIB}\r\n\r\n");
+            // A rejected upload may be cut off.
+            let is_sent = stream.write_all(head.as_bytes()).await.is_ok();
+            let is_sent = is_sent && stream.write_all(&vec![b'x'; MIB as usize - 1]).await.is_ok();
+            let mut status = [0; 12];
+            let answered = timeout(Duration::from_secs(2), stream.read_exact(&mut status)).await;
+            (is_sent && answered.is_err()).then_some(stream)
+        });
+    }
+    let held: Vec<_> = uploads.join_all().await.into_iter().flatten().collect();
+    assert!((1..=8).contains(&held.len()), "{} of {UPLOADS} uploads are held", held.len());
+    memory.end("100 slow uploads of 1 MiB each").await;
+    drop(held);
+    let has_room = || async {
+        let large = http().post(format!("{}/sink", proxy.url)).header("idempotency-key", "large");
+        send(large.body(vec![b'x'; MIB as usize])).await.status == 200
+    };
+    until("their memory is free", Duration::from_secs(10), has_room).await;
 }

@@ -150,6 +150,25 @@ async fn graceful_shutdown_completes_and_stores_a_slow_submission() {
     assert_eq!(shop.orders().len(), 1);
 }
 
+/// A client that is refused tries the next server at once.
+#[tokio::test]
+async fn new_connection_during_a_slow_download_is_refused_after_the_grace_period() {
+    let shop = LegacyShop::start();
+    let mut proxy = shop.proxy(&[]);
+    let mut download = raw_http::connect(&proxy.url).await;
+    download.write_all(b"GET /big?bytes=100000000 HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    download.read_exact(&mut [0; 1024]).await.unwrap();
+    proxy.terminate();
+    let address = proxy.url.trim_start_matches("http://").to_owned();
+    let is_refused = || async {
+        let connected = timeout(Duration::from_secs(2), TcpStream::connect(&address)).await;
+        matches!(connected, Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    until("a new connection is refused", LONG, is_refused).await;
+    assert_eq!(proxy.ended(), None, "the download is in flight");
+    download.read_exact(&mut [0; 1024]).await.unwrap();
+}
+
 #[tokio::test]
 async fn grace_period_serves_requests_and_closes_connections() {
     let shop = LegacyShop::start();

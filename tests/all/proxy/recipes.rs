@@ -93,6 +93,7 @@ fn address_of_the_client_reaches_the_application_and_cannot_be_forged() {
             assert_eq!(received["x-forwarded-for"], format!("{CLIENT}, 127.0.0.1"), "{kind:?}");
             assert_eq!(received["x-real-ip"], CLIENT, "{kind:?}");
             assert_eq!(received["x-forwarded-proto"], "https", "{kind:?}");
+            assert_eq!(received.get("forwarded"), None, "{kind:?}: it would contradict the protocol");
             let host = site.gateway.url.trim_start_matches("https://");
             assert_eq!((&*received["host"], &*received["x-forwarded-host"]), (host, host), "{kind:?}");
             assert!(received.values().all(|value| !value.contains("6.6.6.6")), "{kind:?}: {received:?}");

@@ -20,8 +20,12 @@ const READERS: usize = 10;
 const BETWEEN_PIECES: Duration = Duration::from_millis(500);
 /// The required p99 of fast clients beside the slow ones.
 const P99: Duration = Duration::from_millis(50);
+/// The p99 without slow clients above which a measurement says little: other processes keep the machine busy.
+const BUSY: Duration = Duration::from_millis(25);
 /// Maximum number of measurements.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
+/// Maximum number of those that may miss the requirement: a short load of the machine may fall on one proxy only.
+const MISSES: usize = 2;
 /// Number of ticks of the fast clients, at 50 per second.
 const TICKS: usize = 250;
 const TICK: Duration = Duration::from_millis(20);
@@ -146,14 +150,20 @@ async fn thousand_slow_clients_delay_no_fast_client() {
     // Fewer than there are slow bodies: a request that waits for its body is not in flight.
     let requests = ["--max-in-flight", "64", "--rate-limit", "off"];
     let [quiet, busy] = [(); 2].map(|()| shop.proxy(&[connections, requests].concat()));
-    // Other tests may keep the machine busy, which delays fast clients of both proxies.
+    let (mut missed, mut is_close) = (0, false);
     for _ in 0..ROUNDS {
         let [alone, beside] = p99(&quiet.url, &busy.url).await;
-        if beside < P99.max(alone * 2) {
-            return;
+        match beside < P99 {
+            true => return,
+            false if alone < BUSY => missed += 1,
+            false => is_close |= beside < alone * 2,
         }
+        assert!(missed <= MISSES, "99 of 100 requests take longer than {P99:?} beside slow clients, {missed} times");
     }
-    panic!("99 of 100 requests take longer than {P99:?}, and twice as long as without slow clients, {ROUNDS} times");
+    assert!(
+        is_close,
+        "on a busy machine, 99 of 100 requests take twice as long as without slow clients, {ROUNDS} times"
+    );
 }
 
 /// Returns the time until the proxy closes a connection on which this was sent, and its response.

@@ -119,3 +119,22 @@ async fn chinese_messages_of_the_sdk_are_served_beside_the_script() {
         assert_eq!(again.status, 304);
     }
 }
+
+#[tokio::test]
+async fn pages_of_codes_are_in_the_language_that_was_chosen_in_the_demo() {
+    let ask = async |service: &OncewardServer, path: &str| {
+        let request = http().get(format!("{}{path}", service.url)).header("accept-language", "en");
+        send(request.header("cookie", "onceward-demo-language=zh-CN")).await
+    };
+    let demo = OncewardServer::start(&[]);
+    for path in ["/problems", "/problems/token_used"] {
+        let page = ask(&demo, path).await;
+        assert_eq!(language(&page), ("zh-CN", true), "{path}");
+        assert!(text(&page).contains("<html lang=\"zh-CN\">"), "{path}");
+        assert_eq!(page.headers["vary"], "Accept-Language, Cookie", "{path}");
+        assert_eq!(language(&get(&demo.url, path, "en").await), ("en", true), "without a choice");
+    }
+    let service = OncewardServer::start(&["--demo", "false"]);
+    let page = ask(&service, "/problems").await;
+    assert_eq!((language(&page), &page.headers["vary"]), (("en", true), &"Accept-Language".parse().unwrap()));
+}

@@ -31,7 +31,12 @@ enum RequestRule {
     /// The guard never checks the method.
     Safe,
     /// No route matches: what the request carries, and what happens to it.
-    Default { require: &'static str, formats: [&'static str; 2], treatments: Vec<[&'static str; 2]> },
+    Default {
+        require: &'static str,
+        formats: [&'static str; 2],
+        treatments: Vec<[&'static str; 2]>,
+        warning: Option<&'static str>,
+    },
 }
 
 #[derive(Debug)]
@@ -69,6 +74,7 @@ impl Explanation {
                 require: name(settings.require),
                 formats: [settings.profile.as_str(), settings.rejections.as_str()],
                 treatments: treatments(settings.require_for(method)),
+                warning: settings.warning_of_forms().filter(|_| method == Method::POST),
             },
         };
         Self { request, rule, skipped }
@@ -93,11 +99,12 @@ impl Explanation {
             }
             RequestRule::Safe => "  passes to the upstream: GET, HEAD and OPTIONS are never checked\n".to_owned(),
             RequestRule::Route(route) => route.text(),
-            RequestRule::Default { require, formats: [profile, rejections], treatments } => {
+            RequestRule::Default { require, formats: [profile, rejections], treatments, warning } => {
                 let rows: Vec<_> = treatments.iter().map(|row| row.map(str::to_owned).to_vec()).collect();
                 format!(
-                    "  no route matches: the default rule applies, with `require` {require}, `profile` {profile} and `rejections` {rejections}\n\n{}",
-                    table("    ", &rows)
+                    "  no route matches: the default rule applies, with `require` {require}, `profile` {profile} and `rejections` {rejections}\n\n{}{}",
+                    table("    ", &rows),
+                    warned(*warning)
                 )
             }
         }
@@ -110,11 +117,11 @@ impl Explanation {
             RequestRule::Own { proxy_path, .. } => json!({"rule": "own", "proxy_path": proxy_path}),
             RequestRule::Safe => json!({"rule": "safe"}),
             RequestRule::Route(route) => json!({"rule": "route", "route": route.json()}),
-            RequestRule::Default { require, formats: [profile, rejections], treatments } => {
+            RequestRule::Default { require, formats: [profile, rejections], treatments, warning } => {
                 let treatments =
                     treatments.iter().map(|[request, treatment]| json!({"request": request, "treatment": treatment}));
                 let treatments = treatments.collect::<Vec<_>>();
-                json!({"rule": "default", "require": require, "profile": profile, "rejections": rejections, "treatments": treatments})
+                json!({"rule": "default", "require": require, "profile": profile, "rejections": rejections, "treatments": treatments, "warning": warning})
             }
         };
         let skipped =
@@ -151,11 +158,11 @@ impl RouteRules {
         let effects: Vec<_> =
             self.effects.iter().map(|(name, statuses)| vec![(*name).to_owned(), statuses.clone()]).collect();
         let heading = if effects.is_empty() { "" } else { "\n  effect of a response, by its status\n" };
-        let warning = self.warning.map(|warning| format!("\n  warning: {warning}\n")).unwrap_or_default();
         format!(
-            "  route {number} ({path}, line {line}) applies{parameters}\n\n{}{heading}{}{warning}",
+            "  route {number} ({path}, line {line}) applies{parameters}\n\n{}{heading}{}{}",
             table("    ", &rules),
-            table("    ", &effects)
+            table("    ", &effects),
+            warned(self.warning)
         )
     }
 
@@ -185,6 +192,11 @@ fn reason(route: &ProxyRoute, method: &Method, path: &str) -> &'static str {
         (Some(_), false) => "it does not have this method",
         (Some(_), true) => "it lets requests pass, and the application may read the path as another one",
     }
+}
+
+/// Returns the line of a warning.
+fn warned(warning: Option<&str>) -> String {
+    warning.map(|warning| format!("\n  warning: {warning}\n")).unwrap_or_default()
 }
 
 /// Returns a warning about settings that reject every form of a page.

@@ -86,6 +86,24 @@ fn bound_token_with_injected_script_has_a_warning() {
 }
 
 #[test]
+fn injected_script_beside_required_keys_has_a_warning() {
+    for settings in ["require = \"key\"\n", "profile = \"acp\"\n", "profile = \"acp\"\nrequire = \"either\"\n"] {
+        let file = format!("inject = true\n{settings}");
+        let explained = |file: &str, method: &str| explain_in(file, &[method, "/orders"]).unwrap();
+        let warned = explained(&file, "POST");
+        assert!(
+            warned.text.contains("\n  warning: with `inject`") && warned.text.contains("key_missing"),
+            "{}",
+            warned.text
+        );
+        assert!(warned.json["warning"].is_string(), "{}", warned.json);
+        for fine in [explained(settings, "POST"), explained(&file, "GET"), explained("inject = true\n", "POST")] {
+            assert!(!fine.text.contains("warning") && fine.json["warning"].is_null(), "{}", fine.text);
+        }
+    }
+}
+
+#[test]
 fn safe_method_and_own_path_are_explained() {
     let safe = explained(&["GET", "/orders/7"]);
     assert!(

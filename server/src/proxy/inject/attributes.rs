@@ -38,6 +38,24 @@ impl Attributes {
     }
 }
 
+/// Returns the value of the attribute with this name, in lower case, in the text of a start tag after its name. A character reference is
+/// not decoded.
+pub(super) fn value_of(tag: &[u8], wanted: &[u8]) -> Option<Vec<u8>> {
+    let (mut position, mut name, mut value) = (Attributes::BeforeName, Vec::new(), Vec::new());
+    for &byte in tag {
+        let next = position.next(byte);
+        match (position, next) {
+            (Attributes::Name, Some(Attributes::Name)) => name.push(byte.to_ascii_lowercase()),
+            (_, Some(Attributes::Name)) => (name, value) = (vec![byte.to_ascii_lowercase()], Vec::new()),
+            (Attributes::Quoted(_), Some(Attributes::Quoted(_))) | (_, Some(Attributes::Unquoted)) => value.push(byte),
+            (Attributes::Quoted(_) | Attributes::Unquoted, _) if name == wanted => return Some(value),
+            _ => {}
+        }
+        position = next?;
+    }
+    None
+}
+
 /// Returns whether a byte is white space in HTML.
 pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ')
@@ -80,6 +98,24 @@ mod tests {
             " a b = '>' c>|",
         ] {
             assert!(rest(text).is_some_and(|rest| rest.starts_with('|')), "{text}: {:?}", rest(text));
+        }
+    }
+
+    #[test]
+    fn value_is_the_one_that_a_browser_reads() {
+        for (tag, value) in [
+            (" lang=zh>", Some("zh")),
+            ("\n LANG = \"zh-CN\" class=a>", Some("zh-CN")),
+            (" class='lang=\"zh\"' lang='en'>", Some("en")),
+            (" lang=zh lang=en>", Some("zh")),
+            (" data-lang=zh>", None),
+            (" xml:lang=zh>", None),
+            (" lang>", None),
+            (" lang class=zh>", None),
+            (" lang=\"zh", None),
+        ] {
+            let found = value_of(tag.as_bytes(), b"lang").map(|value| String::from_utf8(value).unwrap());
+            assert_eq!(found.as_deref(), value, "{tag}");
         }
     }
 

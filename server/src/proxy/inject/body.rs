@@ -23,10 +23,26 @@ pub(crate) struct MaybeInjected<B> {
     has_ended: bool,
 }
 
+/// The tags for a page.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tags {
+    /// The script.
+    pub(super) script: Bytes,
+    /// Its messages in Simplified Chinese, which only a page in Chinese receives.
+    pub(super) chinese: Bytes,
+}
+
+impl Tags {
+    /// Returns the maximum number of bytes that a page receives.
+    fn len(&self) -> usize {
+        self.script.len() + self.chinese.len()
+    }
+}
+
 #[derive(Debug)]
 struct Search {
     insertion: Insertion,
-    tag: Bytes,
+    tags: Tags,
     /// The last bytes of the body so far, which decide only together with the next ones.
     held: Bytes,
 }
@@ -38,8 +54,8 @@ impl<B> MaybeInjected<B> {
     }
 
     /// Wraps the body of a page, which receives the tag.
-    pub(super) fn with_tag(body: B, tag: Bytes) -> Self {
-        let search = Search { insertion: Insertion::new(), tag, held: Bytes::new() };
+    pub(super) fn with_tags(body: B, tags: Tags) -> Self {
+        let search = Search { insertion: Insertion::new(), tags, held: Bytes::new() };
         Self { search: Some(search), ..Self::unchanged(body) }
     }
 
@@ -67,9 +83,10 @@ impl<B> MaybeInjected<B> {
                 self.push(data);
             }
             (Place::At(at), Some(search)) => {
-                let (tag, rest) = (std::mem::take(&mut search.tag), data.split_off(at));
+                let (Tags { script, chinese }, rest) = (std::mem::take(&mut search.tags), data.split_off(at));
+                let chinese = if search.insertion.is_chinese() { chinese } else { Bytes::new() };
                 self.search = None;
-                [data, tag, rest].into_iter().for_each(|bytes| self.push(bytes));
+                [data, script, chinese, rest].into_iter().for_each(|bytes| self.push(bytes));
             }
             _ => {
                 self.search = None;
@@ -145,11 +162,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for MaybeInjected<B> {
     /// While the place of the tag is unknown, so is the exact size.
     fn size_hint(&self) -> SizeHint {
         let (inner, waiting) = (self.body.size_hint(), self.waiting() as u64);
-        let tag = self.search.as_ref().map_or(0, |search| search.tag.len() as u64);
+        let tags = self.search.as_ref().map_or(0, |search| search.tags.len() as u64);
         let mut hint = SizeHint::new();
         hint.set_lower(inner.lower().saturating_add(waiting));
         if let Some(upper) = inner.upper() {
-            hint.set_upper(upper.saturating_add(waiting).saturating_add(tag));
+            hint.set_upper(upper.saturating_add(waiting).saturating_add(tags));
         }
         hint
     }

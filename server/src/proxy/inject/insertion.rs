@@ -3,10 +3,12 @@
 //! Only the start of a document is read: byte order mark, white space, comments, doctype and `<html>`. It passes as it arrives. A chunk
 //! that ends within an opening such as `<he` keeps these few bytes until the next one.
 
-use super::attributes::{Attributes, is_space};
+use super::attributes::{Attributes, is_space, value_of};
 use super::comment::Comment;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// Maximum number of bytes of the attributes of `<html>` that are searched for the language.
+const MAX_ATTRIBUTES: usize = 1024;
 
 /// The search for the place, over the chunks of a body.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(super) struct Insertion {
     state: State,
     /// True once a doctype or `<html>` was seen: a fragment has neither, and stays unchanged.
     is_document: bool,
+    /// The start of the attributes of `<html>`.
+    attributes: Vec<u8>,
 }
 
 /// The treatment of a chunk.
@@ -43,7 +47,14 @@ enum State {
 impl Insertion {
     /// Starts the search at the first byte of a body.
     pub(super) fn new() -> Self {
-        Self { state: State::Start, is_document: false }
+        Self { state: State::Start, is_document: false, attributes: Vec::new() }
+    }
+
+    /// Returns whether `<html lang>` is Chinese, as far as it was read.
+    pub(super) fn is_chinese(&self) -> bool {
+        let language = value_of(&self.attributes, b"lang").unwrap_or_default();
+        let primary = language.split(|byte| *byte == b'-').next().unwrap_or_default();
+        primary.eq_ignore_ascii_case(b"zh")
     }
 
     /// Continues the search in the next bytes: those that the last call returned as `Later`, and those after them.
@@ -62,7 +73,12 @@ impl Insertion {
                     Some(opening) => at += self.enter(opening),
                 },
                 State::Head(attributes) if attributes.next(byte).is_none() => return Place::At(at + 1),
-                inside => (self.state, at) = (inside.after(byte), at + 1),
+                inside => {
+                    if matches!(inside, State::Html(_)) && self.attributes.len() < MAX_ATTRIBUTES {
+                        self.attributes.push(byte);
+                    }
+                    (self.state, at) = (inside.after(byte), at + 1);
+                }
             }
         }
         Place::Later(at)

@@ -87,6 +87,32 @@ fn page_receives_the_tag_for_every_split() {
 }
 
 #[test]
+fn page_in_chinese_receives_the_messages_too() {
+    let messages = "<script src=\"/_onceward/sdk/onceward.zh-CN.js\" defer></script>";
+    for (attributes, added) in [
+        (" lang=zh", messages),
+        (" class='a>b' LANG=\"zh-CN\"", messages),
+        (" lang=\"ZH-hans\" dir=ltr", messages),
+        ("", ""),
+        (" lang=en", ""),
+        (" lang=zha", ""),
+        (" data-lang=zh", ""),
+    ] {
+        let page = |tags: &str| format!("<!doctype html><html{attributes}><head>{tags}<title>a</title></head></html>");
+        let (sent, expected) = (page(""), page(&format!("{TAG}{added}")));
+        for split in 0..=sent.len() {
+            assert_eq!(injected([&sent.as_bytes()[..split], &sent.as_bytes()[split..]]), expected, "split at {split}");
+        }
+    }
+    let policy = "script-src 'nonce-YWJj'; connect-src 'self'";
+    let page = html(Full::new(Bytes::from("<html lang=zh><body>")));
+    let (mut parts, body) = page.into_parts();
+    parts.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    let page = text(inject(Response::from_parts(parts, body)).into_body());
+    assert!(page.contains("zh-CN.js\" defer nonce=\"YWJj\"></script><body>"), "{page}");
+}
+
+#[test]
 fn fragment_passes_for_every_split() {
     let fragment = "<!-- row --><hr><html><head></head></html>".as_bytes();
     for split in 0..=fragment.len() {

@@ -48,6 +48,9 @@ impl Service<Uri> for Connector {
     }
 }
 
+/// Maximum size of a response's head, and of a read: what the proxy holds of a response that its client reads slowly.
+const BUFFER: usize = 64 * 1024;
+
 /// Creates a client with a pool of its own.
 ///
 /// # Errors
@@ -62,7 +65,8 @@ pub(super) fn client(settings: &ProxySettings, address: &UpstreamAddress) -> io:
         HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(tcp);
     let connector = Connector { connector, within: time_to_connect(settings) };
     let mut client = Client::builder(TokioExecutor::new());
-    client.set_host(false).pool_timer(TokioTimer::new()).pool_idle_timeout(settings.upstream_keep_alive);
+    client.set_host(false).http1_max_buf_size(BUFFER);
+    client.pool_timer(TokioTimer::new()).pool_idle_timeout(settings.upstream_keep_alive);
     if settings.upstream_keep_alive.is_zero() {
         client.pool_max_idle_per_host(0);
     }

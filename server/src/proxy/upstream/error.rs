@@ -3,16 +3,14 @@
 use std::error::Error;
 use std::fmt;
 
-use http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderName, HeaderValue};
-use http::request::Parts;
-use http::{Response, Uri};
+use http::Response;
 use hyper_util::client::legacy;
-use onceward::http::{GuardResponse, Preferences, RejectionFormat};
 use onceward::tower::MarkEffect as _;
 use onceward::{Clock, Effect, Guard, Language, Rejection, WarningLimits};
 use onceward_api::{Code, header};
 
-use crate::proxy::body::{AnyBody, BoxError, is_timeout, whole};
+use crate::proxy::audience::Audience;
+use crate::proxy::body::{AnyBody, BoxError, is_timeout};
 use crate::proxy::settings::UpstreamAddress;
 
 /// A request without a response of the upstream.
@@ -71,20 +69,9 @@ impl UpstreamError {
 
     /// Creates the response. It states the effect and not the outcome: the guard reports whether it could release the token or key.
     pub(super) fn response(&self, guard: &Guard, audience: &Audience) -> Response<AnyBody> {
-        let preferences = Preferences::none()
-            .accept(audience.accept.as_ref().map(HeaderValue::as_bytes))
-            .accept_language(audience.accept_language.as_ref().map(HeaderValue::as_bytes))
-            .navigation(audience.is_navigation);
-        let id = audience.request_id.as_ref().map(HeaderValue::as_bytes);
-        let path = audience.uri.path();
-        let page = GuardResponse::formatted(&audience.format, guard, &self.rejection(), path, preferences);
-        let page = page.with_request_id(id);
-        let mut response = Response::new(whole(page.body().clone()));
-        *response.status_mut() = page.status();
-        for (name, value) in page.headers().filter(|(name, _)| !REPORTS.contains(&name.as_ref())) {
-            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name.as_ref()), HeaderValue::from_bytes(value)) {
-                response.headers_mut().append(name, value);
-            }
+        let mut response = audience.rejected(guard, &self.rejection());
+        for name in REPORTS {
+            response.headers_mut().remove(name);
         }
         response.effect(self.effect())
     }
@@ -110,28 +97,6 @@ impl Error for UpstreamError {
             Self::Unavailable(error) | Self::Failed(error) => Some(&**error),
             Self::TimedOut | Self::BodyBroken => None,
         }
-    }
-}
-
-/// The parts of a request that the response to a failure needs.
-pub(super) struct Audience {
-    accept: Option<HeaderValue>,
-    accept_language: Option<HeaderValue>,
-    is_navigation: bool,
-    request_id: Option<HeaderValue>,
-    uri: Uri,
-    /// The format of the route.
-    format: RejectionFormat,
-}
-
-impl Audience {
-    pub(super) fn of(parts: &Parts) -> Self {
-        let copy = |name: &HeaderName| parts.headers.get(name).cloned();
-        let request_id = copy(&HeaderName::from_static(header::REQUEST_ID));
-        let format = parts.extensions.get::<RejectionFormat>().cloned().unwrap_or_default();
-        let (accept, accept_language) = (copy(&ACCEPT), copy(&ACCEPT_LANGUAGE));
-        let is_navigation = parts.headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
-        Self { accept, accept_language, is_navigation, request_id, uri: parts.uri.clone(), format }
     }
 }
 
