@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from dataclasses import dataclass, field
@@ -9,6 +10,9 @@ from dataclasses import dataclass, field
 from . import duration
 from .effect import Policy
 
+
+#: The number of characters up to which a fingerprint is sent as it is: the service limits the size of a claim.
+LONGEST_FINGERPRINT = 256
 
 SubjectId = str | int | uuid.UUID
 
@@ -57,7 +61,7 @@ class Intent:
         else:
             wire |= {"token": self.token} | ({"bound": True} if self.bound else {})
         if self.fingerprint:
-            wire["fingerprint"] = self.fingerprint
+            wire["fingerprint"] = _short(self.fingerprint)
         for name in ("lease", "wait", "retain"):
             if value := getattr(self, name):
                 wire[name] = duration.text(value)
@@ -67,3 +71,9 @@ class Intent:
         """Returns the body of `POST /outcome` for the same submission."""
         wire = {"action": self.action, "subject": self.subject}
         return json.dumps(wire | ({"key": self.key} if self.key is not None else {"token": self.token})).encode()
+
+
+def _short(fingerprint: str) -> str:
+    if len(fingerprint) <= LONGEST_FINGERPRINT:
+        return fingerprint
+    return hashlib.sha256(fingerprint.encode("utf-8", "surrogatepass")).hexdigest()

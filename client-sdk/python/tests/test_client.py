@@ -74,6 +74,12 @@ def test_second_claim_receives_the_reply(onceward: Onceward) -> None:
     assert code_of(onceward, claim | {"subject": "bob"}) == "run"
 
 
+def test_fingerprint_may_have_any_length(onceward: Onceward) -> None:
+    claim = named(fingerprint="a" * 100_000)
+    assert [code_of(onceward, claim), code_of(onceward, claim)] == ["run", "reply_not_kept"]
+    assert code_of(onceward, claim | {"fingerprint": "a" * 100_001}) == "key_reused"
+
+
 @pytest.mark.parametrize(
     ("at_most_once", "error", "code"),
     [
