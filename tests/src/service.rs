@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 
 use crate::listening_port::free_port;
@@ -157,9 +157,11 @@ impl OncewardServer {
         self.signal(Signal::TERM);
     }
 
-    /// Pauses it with SIGSTOP; its connections stay open.
+    /// Pauses it with SIGSTOP, and waits until all of its threads have stopped; its connections stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
+        let stopped = waitid(WaitId::Pid(Pid::from_child(&self.child)), WaitIdOptions::STOPPED);
+        assert!(stopped.expect("its own child").is_some_and(|status| status.stopped()), "it has not stopped");
     }
 
     /// Resumes it with SIGCONT.
