@@ -23,10 +23,11 @@ pub(crate) struct SdkStack {
 
 impl SdkStack {
     /// Every stack.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self { name: "ASGI, FastAPI", program: [PYTHON, "client-sdk/python/tests/shop/asgi.py"] },
         Self { name: "WSGI, Flask", program: [PYTHON, "client-sdk/python/tests/shop/wsgi.py"] },
-        Self { name: "Django", program: [PYTHON, "client-sdk/python/tests/shop/django_shop.py"] },
+        Self { name: "WSGI, Django", program: [PYTHON, "client-sdk/python/tests/shop/django_shop.py"] },
+        Self { name: "ASGI, Django", program: [PYTHON, "client-sdk/python/tests/shop/django_asgi.py"] },
         Self { name: "Express", program: ["node", "client-sdk/node/test/shop/express.mjs"] },
         Self { name: "Fastify", program: ["node", "client-sdk/node/test/shop/fastify.mjs"] },
         Self { name: "Fetch API", program: ["node", "client-sdk/node/test/shop/fetch.mjs"] },
