@@ -14,6 +14,8 @@ use super::csp::Obstacle;
 use super::{Injector, MaybeInjected};
 
 const TAG: &str = "<script src=\"/_onceward/sdk/onceward.js\" defer data-forms=\"all\"></script>";
+/// The tag that a page in Chinese receives in addition.
+const CHINESE: &str = "<script src=\"/_onceward/sdk/onceward.zh-CN.js\" defer></script>";
 const PAGE: &str = "<!doctype html><html lang=\"a>b\"><head><title>a</title></head><body>text</body></html>";
 
 /// A body of these frames.
@@ -88,11 +90,10 @@ fn page_receives_the_tag_for_every_split() {
 
 #[test]
 fn page_in_chinese_receives_the_messages_too() {
-    let messages = "<script src=\"/_onceward/sdk/onceward.zh-CN.js\" defer></script>";
     for (attributes, added) in [
-        (" lang=zh", messages),
-        (" class='a>b' LANG=\"zh-CN\"", messages),
-        (" lang=\"ZH-hans\" dir=ltr", messages),
+        (" lang=zh", CHINESE),
+        (" class='a>b' LANG=\"zh-CN\"", CHINESE),
+        (" lang=\"ZH-hans\" dir=ltr", CHINESE),
         ("", ""),
         (" lang=en", ""),
         (" lang=zha", ""),
@@ -192,7 +193,10 @@ fn injected_body_has_no_exact_size_until_the_tag_is_placed() {
     let size = PAGE.len() as u64;
     let mut body = inject(html(Full::new(Bytes::from(PAGE)))).into_body();
     let hint = body.size_hint();
-    assert_eq!((hint.lower(), hint.upper(), hint.exact()), (size, Some(size + TAG.len() as u64), None));
+    assert_eq!(
+        (hint.lower(), hint.upper(), hint.exact()),
+        (size, Some(size + (TAG.len() + CHINESE.len()) as u64), None)
+    );
     let first = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
     let Poll::Ready(Some(Ok(first))) = first else { panic!("a frame") };
     let sent = first.data_ref().unwrap().len();
