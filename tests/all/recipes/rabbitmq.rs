@@ -172,24 +172,14 @@ async fn message_whose_consumer_died_during_the_work_runs_again() {
 async fn message_whose_consumer_died_under_at_most_once_becomes_a_dead_letter() {
     let (broker, redis, ledger) = (RabbitMq::start().await, RedisServer::start(), Ledger::new());
     let (_connection, channel) = publisher(&broker).await;
-    let url = redis.url();
-    // A runtime that ends takes the renewals of the claim with it, as a crash does.
-    let died = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
-            let rules = KeyRules::at_most_once().lease(Duration::from_millis(300)).unwrap();
-            let id = Key::new(id_of("o-1")).unwrap();
-            let intent = Intent::new("send invoice", Subject::anonymous()).key(&id);
-            let intent = intent.fingerprint(Fingerprint::of_bytes(b"o-1"));
-            let guard = Guard::new(Redis::open(&url).unwrap());
-            let Ok(Verdict::Run(pass)) = guard.check(&Policy::key(rules), &intent).await else {
-                panic!("the key is free")
-            };
-            // Neither settled nor abandoned.
-            std::mem::forget((pass, guard));
-        });
-    });
-    died.join().unwrap();
+    let rules = KeyRules::at_most_once().lease(Duration::from_millis(300)).unwrap();
+    let id = Key::new(id_of("o-1")).unwrap();
+    let intent = Intent::new("send invoice", Subject::anonymous()).key(&id);
+    let intent = intent.fingerprint(Fingerprint::of_bytes(b"o-1"));
+    let guard = Guard::new(Redis::open(&redis.url()).unwrap());
+    let Ok(Verdict::Run(pass)) = guard.check(&Policy::key(rules), &intent).await else { panic!("the key is free") };
+    // The process with the signed pass has died: none renews the claim.
+    pass.into_signed().await.unwrap().expect("a pass on a key");
     let _consumer = Consumer::start(&broker.url(), &redis, &ledger);
     publish(&channel, "o-1").await;
     assert_eq!(dead_letters(&channel, 1).await, ["o-1"]);
