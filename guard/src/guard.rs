@@ -326,8 +326,8 @@ impl Guard {
 
     /// Returns the record of a submission. Changes nothing.
     ///
-    /// If the intent has a fingerprint, it must be that of the first request. Otherwise the state is [`RecordState::Rejected`], and the
-    /// stored reply is not returned. Without one, anyone who knows the subject, the action and the key or token may look.
+    /// If the intent has a fingerprint, it must be that of the first request. Otherwise the state is
+    /// [`RecordState::Rejected`](crate::RecordState::Rejected), and the stored reply is not returned. Without one, anyone who knows the subject, the action and the key or token may look.
     ///
     /// # Errors
     /// If the store failed.
