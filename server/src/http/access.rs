@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use self::forwarded_for::ForwardedHeader;
+pub(crate) use self::forwarded_for::forwarded_hosts;
 use super::bad_request;
 use crate::config::ApiKey;
 

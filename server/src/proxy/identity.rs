@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, COOKIE, HOST};
+use http::header::{AUTHORIZATION, COOKIE, FORWARDED, HOST};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::forward::{Origin, X_FORWARDED_HOST};
 use super::route::RouteSubject;
 use super::settings::{ProxySettings, UpstreamHost};
+use crate::http::access::forwarded_hosts;
 
 /// The headers that are compared.
 #[derive(Debug, Clone)]
@@ -71,14 +72,30 @@ impl Identity {
     }
 }
 
-/// Returns the host that the client asks, as a trusted proxy reports it, in lower case. The port is not part of it: a retry may reach
-/// another proxy of the same machine.
+/// Returns the hosts by which the application may choose a site, in lower case: `Host`, and what a trusted proxy reports. A client may have
+/// sent the one that the gateway does not set, so all of them count. A port is not part of it: a retry may reach another proxy of the same
+/// machine.
 fn site(parts: &Parts) -> Option<Vec<u8>> {
     let is_trusted = parts.extensions.get::<Origin>().is_some_and(|origin| origin.is_trusted);
-    let reported = parts.headers.get(X_FORWARDED_HOST).filter(|_| is_trusted);
-    let host = reported.or_else(|| parts.headers.get(HOST))?.as_bytes();
-    let authority = Authority::try_from(host);
-    Some(authority.as_ref().map_or(host, |authority| authority.host().as_bytes()).to_ascii_lowercase())
+    let lines = |name: HeaderName| {
+        let lines = parts.headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
+        lines.collect::<Vec<_>>()
+    };
+    let mut hosts: Vec<_> = lines(HOST).iter().map(|host| without_port(host)).collect();
+    if is_trusted {
+        hosts.extend(lines(X_FORWARDED_HOST).iter().flat_map(|line| line.split(',')).map(without_port));
+        hosts.extend(lines(FORWARDED).iter().flat_map(|line| forwarded_hosts(line)).map(|host| without_port(&host)));
+    }
+    // A gateway that reports the same host twice may report it once for the retry.
+    hosts.dedup();
+    (!hosts.is_empty()).then(|| hosts.join("\0").into_bytes())
+}
+
+/// Returns the host of `shop.example:8080`, in lower case.
+fn without_port(text: &str) -> String {
+    let text = text.trim();
+    let authority = Authority::try_from(text);
+    authority.as_ref().map_or(text, Authority::host).to_ascii_lowercase()
 }
 
 /// Returns the digest of a cookie, as text; `None` if the request does not have exactly one of this name.

@@ -1,5 +1,5 @@
 //! The place of a request in `max_in_flight`, and its share of `buffer_limit`. A request that waits for the body of its client is not
-//! counted: a client that sends slowly uses a connection and the memory for what it has sent, and cannot take the places of others.
+//! counted: a client that sends slowly uses a connection and the memory for what it has sent, but takes no place in `max_in_flight`.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -104,6 +104,12 @@ async fn two_sites_with_one_key_or_token_never_share_a_response() {
     assert_eq!(shop.orders().len() - before, 2, "an interval counts for each site");
 }
 
+/// The host as a gateway reports it, for two sites.
+const REPORTED: [[(&str, &str); 2]; 2] = [
+    [("x-forwarded-host", "a.example"), ("x-forwarded-host", "b.example")],
+    [("forwarded", "for=192.0.2.7;host=a.example"), ("forwarded", "for=192.0.2.7;host=b.example")],
+];
+
 #[tokio::test]
 async fn site_is_the_host_that_the_application_receives() {
     let shop = LegacyShop::start();
@@ -113,11 +119,21 @@ async fn site_is_the_host_that_the_application_receives() {
         assert_eq!(order_from(&proxy, "/api/orders", &[("host", host), id]).await.0, said, "one site with two names");
     }
     for (trusted, second) in [("127.0.0.1", "422 key_reused"), ("192.0.2.1", "201 replayed")] {
-        let proxy = shop.proxy(&["--trusted-proxies", trusted]);
-        let at = async |site: &str| order_from(&proxy, "/api/orders", &[("x-forwarded-host", site), id]).await.0;
-        assert_eq!(at("a.example").await, "201 executed");
-        assert_eq!(at("b.example").await, second, "{trusted}");
+        for (number, [a, b]) in REPORTED.into_iter().enumerate() {
+            let (proxy, key) = (shop.proxy(&["--trusted-proxies", trusted]), format!("reported-{number}"));
+            let at = async |site| order_from(&proxy, "/api/orders", &[site, ("idempotency-key", &key)]).await.0;
+            assert_eq!(at(a).await, "201 executed");
+            assert_eq!(at(b).await, second, "{trusted}: {b:?}");
+            assert_eq!(at(a).await, "201 replayed");
+        }
     }
+    let gateway = shop.proxy(&["--trusted-proxies", "127.0.0.1"]);
+    let at = async |host| {
+        let sent = [("host", host), ("x-forwarded-host", "a.example"), ("idempotency-key", "passed-on")];
+        order_from(&gateway, "/api/orders", &sent).await.0
+    };
+    assert_eq!(at("a.example").await, "201 executed");
+    assert_eq!(at("b.example").await, "422 key_reused", "a gateway may pass on what a client claims");
 }
 
 #[tokio::test]

@@ -50,6 +50,23 @@ impl ForwardedHeader {
     }
 }
 
+/// Returns the hosts that a line of `Forwarded` names, in order. A line that cannot be parsed is returned as it is, so that it equals only
+/// itself.
+pub(crate) fn forwarded_hosts(line: &str) -> Vec<String> {
+    let read = || {
+        let mut hosts = Vec::new();
+        for element in split(line, ',')? {
+            for (name, value) in split(element, ';')?.into_iter().filter_map(|pair| pair.trim().split_once('=')) {
+                if name.eq_ignore_ascii_case("host") {
+                    hosts.push(unquoted(value)?);
+                }
+            }
+        }
+        Some(hosts)
+    };
+    read().unwrap_or_else(|| vec![line.to_owned()])
+}
+
 /// Returns the address in an element, as in `for=192.0.2.60;proto=http`. The outer `None` means that the element is malformed.
 fn element(text: &str) -> Option<Option<IpAddr>> {
     let mut address = None;
