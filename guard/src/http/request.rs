@@ -373,7 +373,7 @@ fn unreadable() -> Rejection {
         .detail("`Onceward-Look` has to be `true` or `false`. Nothing was looked up, and the handler did not run.")
         .detail_in(
             Language::SIMPLIFIED_CHINESE,
-            "`Onceward-Look` 必须是 `true` 或 `false`。没有进行查询，处理程序也没有执行。",
+            "`Onceward-Look` 必须是 `true` 或 `false`。没有进行查询，处理函数也没有执行。",
         )
 }
 

@@ -16,7 +16,7 @@ async fn protected_upload_over_buffer_limit_is_rejected_and_runs_nothing() {
     let shop = LegacyShop::start();
     let proxy = shop.proxy(&["--buffer-limit", "4MiB"]);
     let token = token(&proxy).await;
-    let large = || http().post(format!("{}/orders?slow=4", proxy.url)).body(vec![b'x'; MIB - 1]);
+    let large = || http().post(format!("{}/orders?slow=15", proxy.url)).body(vec![b'x'; MIB - 1]);
     let mut runs = JoinSet::new();
     for key in ["a", "b", "c", "d"] {
         runs.spawn(send(large().header(header::IDEMPOTENCY_KEY, key)));

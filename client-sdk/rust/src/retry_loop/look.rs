@@ -166,8 +166,8 @@ impl<T: Transport> RetryLoop<'_, T> {
                  Send it again with the same key, or look again later."
             }
             Code::TokenUsed => {
-                "the reply to its token is stored for another action or subject: set `Submission::subject` and \
-                 `Submission::action` to those that the application claims with."
+                "the reply to its token is stored for another action, subject or content. Where the service is asked, set \
+                 `Submission::subject` and `Submission::action` to those that the application claims with."
             }
             _ => "the server's record does not settle it. Check the result before you send it again.",
         };
