@@ -52,7 +52,13 @@ class Orphan:
             result = release(claim_pass)
             self._path, self._body = result.path, result.body
             return self.is_over()
-        return answer.is_verdict or answer.status == 401 or self._is_late()
+        return self._is_settled_by(answer) or self._is_late()
+
+    def _is_settled_by(self, answer: Answer) -> bool:
+        # A rejected API key, a body that arrived late, or a gateway's answer says nothing about an earlier try.
+        if answer.is_rejection_by_record:
+            return True
+        return (answer.value() or {}).get("outcome") == "replay" if self._path == "/claim" else answer.is_done
 
     def _is_late(self) -> bool:
         if time.monotonic() < self._until:

@@ -42,6 +42,7 @@ from onceward import keeper as keeper_module
 from onceward.answer import Answer
 from onceward.deadline import LIMIT
 from onceward.intent import Intent
+from onceward.retries import Retries
 
 Open = Callable[..., Network]
 
@@ -364,6 +365,45 @@ def test_claim_that_is_given_up_is_released(
     until("the key is free", lambda: code_of(onceward, claim) != "in_progress", 5)
     assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
     assert len({json.loads(body)["attempt"] for body in faulty.bodies("/claim")}) == 1
+
+
+#: Answers that say nothing about an earlier try of the claim: a rejected API key, a body that arrived late, the limit of a gateway, and
+#: its JSON.
+SILENT = [
+    401,
+    (400, b'{"code": "bad_request", "retry": "no"}'),
+    (429, b'{"code": "rate_limited", "retry": "same"}'),
+    (200, b'{"message": "welcome"}'),
+]
+
+
+@pytest.mark.parametrize("silent", SILENT)
+def test_claim_whose_answer_was_lost_is_released_after_a_final_answer(network: Open, onceward: Onceward, silent: Any) -> None:
+    # The service grants the claim on the first try. The third is that of the background.
+    plan = {1: "lose", 2: silent, 3: silent}
+    faulty = network(lambda path, number: plan.get(number, "pass") if path == "/claim" else "pass")
+    claim = named(lease=9.0)
+    assert code_of(Onceward(faulty.url, API_KEY), claim) != "run"
+    until("the key is free", lambda: code_of(onceward, claim) != "in_progress", 5)
+    assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
+    bodies = [json.loads(body) for body in faulty.bodies("/claim")]
+    assert len({body["attempt"] for body in bodies}) == 1 and len(bodies) == 4
+
+
+@pytest.mark.parametrize("silent", SILENT)
+def test_release_in_the_background_is_repeated_until_it_is_recorded(network: Open, onceward: Onceward, silent: Any) -> None:
+    plan = {"/claim": {1: "lose", 2: 401}, "/claim/release": {1: silent}}
+    faulty, claim = network(lambda path, number: plan[path].get(number, "pass")), named(lease=9.0)
+    assert code_of(Onceward(faulty.url, API_KEY), claim) == "store_unavailable"
+    until("the key is free", lambda: code_of(onceward, claim) != "in_progress", 5)
+    assert code_of(onceward, claim) == "reply_not_kept", "it ran now"
+
+
+def test_claim_that_was_rejected_is_not_open() -> None:
+    problem = b'{"code": "bad_request", "retry": "no"}'
+    for answer, is_open in [(Answer(401), False), (Answer(400, problem), False), (Answer(409, problem), False), (Answer(200, b"{}"), True)]:
+        retries = Retries(1.0)
+        assert retries.delay_after(answer) is None and retries.is_open == is_open
 
 
 def test_claim_that_is_never_released_is_logged(network: Open, caplog: pytest.LogCaptureFixture) -> None:
