@@ -406,7 +406,10 @@ def test_claim_that_was_rejected_is_not_open() -> None:
         assert retries.delay_after(answer) is None and retries.is_open == is_open
 
 
-def test_claim_that_is_never_released_is_logged(network: Open, caplog: pytest.LogCaptureFixture) -> None:
+def test_claim_that_is_never_released_is_logged(
+    network: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(orphan, "QUIET", 0.0)
     silent = network(lambda path, number: "lose")
     assert code_of(Onceward(silent.url, API_KEY), named(lease=0.3)) == "store_unavailable"
     until("the operator learns it", lambda: "could not release a claim of a request that was rejected" in caplog.text, 5)
@@ -420,6 +423,47 @@ def test_service_that_hangs_makes_few_threads(network: Open) -> None:
     assert codes == ["store_unavailable"] * 40
     releasing = [each for each in threading.enumerate() if getattr(each, "_target", None) == orphan.orphans.get()._run]
     assert 1 <= len(releasing) <= orphan.THREADS
+
+
+class StuckOrphan(orphan.Orphan):
+    """An orphan whose try ends as it is told."""
+
+    def __init__(self, end: Callable[[], bool]) -> None:
+        self._end, self.tries = end, 0
+
+    def is_over(self) -> bool:
+        self.tries += 1
+        return self._end()
+
+
+def test_orphans_that_wait_are_limited_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(orphan, "LIMIT", 2)
+    orphans, go = orphan.Orphans(), threading.Event()
+    busy = [StuckOrphan(go.wait) for _ in range(orphan.THREADS)]
+    for each in busy:
+        orphans.add(each)
+        until("a thread tries it", lambda: each.tries == 1)  # noqa: B023
+    later = [StuckOrphan(go.wait) for _ in range(5)]
+    for each in later:
+        orphans.add(each)
+    assert caplog.text.count("because 2 others wait for that") == 1
+    go.set()
+    until("all threads have ended", lambda: orphans._threads == 0)
+    assert [each.tries for each in later] == [1, 1, 0, 0, 0], "the newest are dropped"
+
+
+def test_error_of_an_orphan_costs_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> bool:
+        raise KeyError("canary")
+
+    orphans, last = orphan.Orphans(), StuckOrphan(lambda: True)
+    for _ in range(2 * orphan.THREADS):
+        orphans.add(StuckOrphan(fail))
+    orphans.add(last)
+    until("all threads have ended", lambda: orphans._threads == 0)
+    assert last.tries == 1 and caplog.text.count("KeyError('canary')") == 1
 
 
 @pytest.mark.parametrize("result", ["release", "complete"])
