@@ -469,14 +469,15 @@ def test_error_of_an_orphan_costs_no_thread(caplog: pytest.LogCaptureFixture) ->
 @pytest.mark.parametrize("result", ["release", "complete"])
 def test_renewal_that_arrives_after_the_release_blocks_no_key(network: Open, onceward: Onceward, result: str) -> None:
     faulty = network(lambda path, number: "late" if path == "/claim/renew" else "pass")
-    claim = named(lease=1.2)
+    # The renewal arrives half a second late at most, and the claim is released again after the lease.
+    claim = named(lease=4.0)
     with Onceward(faulty.url, API_KEY).claim(**claim) as claimed:
         until("a renewal is lost", lambda: claimed._has_lost_renewal)
         assert (claimed.release() if result == "release" else claimed.complete()) is Settled.RECORDED
     until("the renewal has arrived", lambda: len(faulty.late_answers) == len(faulty.bodies("/claim/renew")))
     if result == "release":
         assert 204 in faulty.late_answers and code_of(onceward, claim) == "in_progress", "the renewal has claimed the key again"
-        until("the key is free", lambda: code_of(onceward, claim) not in ("in_progress", "outcome_unknown"), 5)
+        until("the key is free", lambda: code_of(onceward, claim) not in ("in_progress", "outcome_unknown"))
     assert code_of(onceward, claim) == "reply_not_kept"
     assert len(faulty.bodies(f"/claim/{result}")) == (2 if result == "release" else 1)
 
@@ -541,7 +542,8 @@ def test_unreachable_service_is_logged_once_with_its_cause(
             asyncio.run(aclaim())
     cause = httpx.ConnectError if transport == "httpx" else ConnectionRefusedError
     assert isinstance(rejected.value.__cause__, cause)
-    lines = [record.getMessage() for record in caplog.records if record.name == "onceward"]
+    # A claim of another test may fail in the background meanwhile.
+    lines = [record.getMessage() for record in caplog.records if refusing.removeprefix("http://") in record.getMessage()]
     assert len(lines) == 1 and f"a call of Onceward at {refusing} failed ({cause.__name__}: " in lines[0], lines
     assert "canary" not in caplog.text
 
@@ -574,7 +576,7 @@ def test_look_up_tells_no_record_from_a_wrong_url(service: Service, caplog: pyte
             caplog.clear()
             with pytest.raises(Rejected, match=code):
                 look()
-            assert len(caplog.records) == errors
+            assert sum(record.levelname == "ERROR" for record in caplog.records) == errors
 
 
 def test_cause_of_a_rejection_is_no_timeout_of_the_handler(network: Open, onceward: Onceward) -> None:
