@@ -60,6 +60,11 @@ class Answer:
         """True if the service has rejected the call. A 4xx without a problem is a gateway's."""
         return self._rejection() is not None
 
+    @property
+    def is_rejection_by_record(self) -> bool:
+        """True if the state of the record has caused the rejection. Another says only that this call was not carried out."""
+        return self.is_rejection and self.status in (403, 409, 410, 422)
+
     def json(self, *names: str) -> dict[str, Any]:
         """Returns the result of the call, which has these members. Raises `Rejected` otherwise: without a verdict, nothing runs."""
         value = self.value()

@@ -110,12 +110,14 @@ class Claim:
         return self._timeout + self.intent.wait
 
     def _begin(self, answer: Answer, body: bytes, retries: Retries) -> Claim:
-        if retries.has_given_up:
-            # The claim may exist, or a call that is still on its way may create it.
-            orphans.get().add(self._orphan(body))
-        if answer.json("outcome")["outcome"] == "replay":
-            raise Replayed(Reply.from_wire(answer.json("reply")["reply"]))
-        verdict = answer.json("pass", "renew_every", "lease")
+        try:
+            if answer.json("outcome")["outcome"] == "replay":
+                raise Replayed(Reply.from_wire(answer.json("reply")["reply"]))
+            verdict = answer.json("pass", "renew_every", "lease")
+        except Rejected:
+            if retries.is_open:
+                orphans.get().add(self._orphan(body))
+            raise
         self._pass = verdict["pass"]
         # Twice as often as the service requires, because one renewal may time out.
         self._interval = duration.seconds(verdict["renew_every"]) / 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import deque
@@ -13,8 +14,13 @@ from .per_process import PerProcess
 from .result import release
 from .transport import Transport
 
-#: The maximum number of threads of a process that release orphans. A service that hangs may leave an orphan of every request.
+#: The maximum number of threads of a process that release orphans. A service that hangs may leave an orphan of every request. Only the first
+#: try of a claim that was interrupted has a thread of its own, for which the interpreter waits at its end.
 THREADS = 4
+#: The maximum number of orphans of a process that wait for these threads. Further ones are dropped.
+LIMIT = 1_000
+#: The seconds in which orphans that are never released are logged once.
+QUIET = 10.0
 #: The pause of a thread after a call without a verdict.
 PAUSE = 0.25
 
@@ -52,15 +58,18 @@ class Orphan:
             result = release(claim_pass)
             self._path, self._body = result.path, result.body
             return self.is_over()
-        return answer.is_verdict or answer.status == 401 or self._is_late()
+        return self._is_settled_by(answer) or self._is_late()
+
+    def _is_settled_by(self, answer: Answer) -> bool:
+        # A rejected API key, a body that arrived late, or a gateway's answer says nothing about an earlier try.
+        if answer.is_rejection_by_record:
+            return True
+        return (answer.value() or {}).get("outcome") == "replay" if self._path == "/claim" else answer.is_done
 
     def _is_late(self) -> bool:
         if time.monotonic() < self._until:
             return False
-        log.warning(
-            "could not release a claim of a request that was rejected, because Onceward did not answer for a lease; if it exists, "
-            "duplicates are rejected as in_progress, and then as outcome_unknown"
-        )
+        orphans.get().warn("Onceward did not answer for a lease")
         return True
 
 
@@ -77,20 +86,46 @@ class Orphans:
         self._waiting: deque[Orphan] = deque()
         self._threads = 0
         self._lock = threading.Lock()
+        self._warned_at = -math.inf
 
     def add(self, orphan: Orphan) -> None:
         """Releases an orphan in the background."""
         with self._lock:
-            self._waiting.append(orphan)
+            has_room = len(self._waiting) < LIMIT
+            if has_room:
+                self._waiting.append(orphan)
             if self._threads < THREADS and start_thread(self._run):
                 self._threads += 1
+        if not has_room:
+            self.warn(f"{LIMIT} others wait for that")
+
+    def warn(self, cause: str) -> None:
+        """Logs that an orphan is not released, at most once in a while."""
+        now = time.monotonic()
+        with self._lock:
+            if now < self._warned_at + QUIET:
+                return
+            self._warned_at = now
+        log.warning(
+            "could not release a claim of a request that was rejected, because %s; if it exists, duplicates are rejected as in_progress, "
+            "and then as outcome_unknown",
+            cause,
+        )
 
     def _run(self) -> None:
         while (orphan := self._next()) is not None:
-            if not orphan.is_over():
+            if not self._is_over(orphan):
                 time.sleep(PAUSE)
                 with self._lock:
                     self._waiting.append(orphan)
+
+    def _is_over(self, orphan: Orphan) -> bool:
+        try:
+            return orphan.is_over()
+        except Exception as error:
+            # The thread goes on with the others.
+            self.warn(f"of an error ({error!r})")
+            return True
 
     def _next(self) -> Orphan | None:
         with self._lock:

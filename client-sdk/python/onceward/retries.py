@@ -21,23 +21,20 @@ class Retries:
         self._started = time.monotonic()
         self._patience = 0.0
         self._pause = 0.025
-        self._was_sent = False
-        #: True after the last try, if one was sent and none has a verdict: it is unknown whether the claim exists.
-        self.has_given_up = False
+        #: True if a try was sent that no answer has rejected: the claim may exist, or a call that is still on its way may create it.
+        self.is_open = False
 
     def delay_after(self, answer: Answer) -> float | None:
         """Returns the delay before the next try; `None` if the answer is final, or if the time is over."""
-        if answer.status == 401 or answer.is_verdict:
+        is_rejected = answer.status == 401 or answer.is_rejection
+        self.is_open = self.is_open or answer.follows_unknown or (answer.was_sent and not is_rejected)
+        if is_rejected or answer.is_verdict:
             return None
-        self._was_sent = self._was_sent or answer.was_sent or answer.follows_unknown
         self._patience = max(self._patience, patience(answer, self._lease))
         self._pause = min(self._pause * 2, 0.5)
         delay = self._pause * random.uniform(0.5, 1.0)
         passed = time.monotonic() - self._started
-        if passed + delay < self._patience:
-            return delay
-        self.has_given_up = self._was_sent
-        return None
+        return delay if passed + delay < self._patience else None
 
 
 def patience(answer: Answer, lease: float) -> float:

@@ -1,6 +1,6 @@
 //! A service, or a store, that is down, hangs, restarts, or rejects the credentials.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onceward_tests::client::{Answer, send, token};
 use onceward_tests::contract::stack::Stack;
@@ -8,6 +8,9 @@ use onceward_tests::contract::stage::{LEASE, LONG, Stage};
 use onceward_tests::key_routes::THEN;
 use onceward_tests::polling::{holds_for, until};
 use onceward_tests::shop::TAKES;
+
+/// A lease that outlasts a restart of the service, also on a busy machine.
+const RESTART: Duration = Duration::from_secs(5);
 
 /// Asserts that a request was rejected because the service or the store could not be asked.
 fn unavailable(answer: &Answer) {
@@ -54,14 +57,19 @@ pub(super) async fn nothing_runs_while_the_service_hangs(stack: Stack) {
     runs_once_the_service_is_back(&stage).await;
 }
 
-/// The handler takes two leases, so that the claim has to be renewed after the restart.
+/// The handler takes three leases. A duplicate after the first one shows that the claim was renewed after the restart: an expired claim would
+/// be `outcome_unknown`, or run again.
 pub(super) async fn run_survives_a_restart_of_the_service(stack: Stack) {
-    let mut stage = Stage::of(stack).lease(LEASE).open().await;
+    let mut stage = Stage::of(stack).lease(RESTART).open().await;
     let slow =
-        tokio::spawn(send(stage.shop().submit("/orders", "k").header(TAKES, (LEASE * 2).as_millis().to_string())));
+        tokio::spawn(send(stage.shop().submit("/orders", "k").header(TAKES, (RESTART * 3).as_millis().to_string())));
     stage.recorded("begun", 1).await;
+    let begun = Instant::now();
     stage.stop_service();
     stage.start_service();
+    tokio::time::sleep((RESTART * 3 / 2).saturating_sub(begun.elapsed())).await;
+    let duplicate = send(stage.shop().submit("/orders", "k")).await;
+    assert_eq!(duplicate.said(), "409 in_progress", "{:?} after the run began: {duplicate:?}", begun.elapsed());
     let first = slow.await.unwrap();
     assert_eq!(first.said(), "201 executed", "{first:?}");
     let second = send(stage.shop().submit("/orders", "k")).await;
