@@ -48,8 +48,8 @@ fn heading(name: &str) -> &'static str {
         "api_key" | "allow_unauthenticated" | "cors_origins" | "trusted_proxies" => "Access",
         name if name.starts_with("rate_") || name.starts_with("max_") || name == "request_timeout" => "Limits",
         "log" | "log_level" | "request_log" | "last_call" | "drain_limit" => "Operation",
-        "proxy_path" | "require" | "profile" | "rejections" | "retention_header" | "well_known" | "inject"
-        | "body_limit" => PROXY_HEADING,
+        "proxy_path" | "require" | "profile" | "rejections" | "retention_header" | "well_known"
+        | "credential_headers" | "inject" | "body_limit" | "buffer_limit" => PROXY_HEADING,
         name if name.starts_with("upstream") => PROXY_HEADING,
         _ => "Settings",
     }

@@ -252,8 +252,8 @@ pub const SETTINGS: [Setting; 47] = [
         "buffer_limit",
         "SIZE",
         Some("256MiB"),
-        "Maximum size of all these bodies together that are in memory. Beyond it, a submission is rejected with 503 `overloaded` before \
-         anything runs. The process may need twice as much",
+        "Maximum size of all bodies together that the proxy has read and not yet forwarded. Beyond it, a submission is rejected with 503 \
+         `overloaded` before anything runs. The process may need twice as much",
     ),
 ];
 
