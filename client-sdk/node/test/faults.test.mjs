@@ -81,6 +81,24 @@ test("result that is no reply is an error, and the claim goes on", async (t) => 
   assert.equal(await claim.complete({ status: 201, headers: [["location", "/1"]] }), "recorded");
 });
 
+test("status that is text is stored, and one that is no whole number leaves the response as it is", async (t) => {
+  const { onceward, lines } = await stage(t);
+  const app = express();
+  app.post("/orders/:status", protectKey(onceward, { subject: () => "anonymous" }), (request, response) => {
+    response.statusCode = request.params.status === "text" ? "201" : 201.5;
+    response.end("made");
+  });
+  const url = await serve(t, app);
+  const send = async (path) => {
+    const { status, outcome, text } = await post(`${url}/orders/${path}`, "", {}, path);
+    return [status, outcome, status === 201 ? text : ""];
+  };
+  assert.deepEqual([await send("text"), await send("text")], [[201, "executed", "made"], [201, "replayed", "made"]]);
+  assert.deepEqual(lines, []);
+  assert.deepEqual([await send("part"), await send("part")], [[201, "executed", "made"], [409, "reply_not_kept", ""]]);
+  assert.match(lines.join(), /^a response is not stored, since its status is 201\.5/);
+});
+
 for (const [kind, log] of [["throws", () => { throw new Error("the disk is full"); }], ["rejects", async () => { throw new Error("the disk is full"); }]]) {
   test(`log that ${kind} does not disturb a claim`, async (t) => {
     const { onceward, proxy, service } = await stage(t, (path) => (path === "/claim/complete" ? 503 : undefined), { log });
