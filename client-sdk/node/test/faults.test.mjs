@@ -164,6 +164,14 @@ test("two different tokens are rejected, and neither is used", async (t) => {
   assert.deepEqual([await send(one, one), await send("", other)], [[200, "executed"], [200, "executed"]]);
 });
 
+test("token that is too large for the service is the fault of the client", async (t) => {
+  const { onceward, lines } = await stage(t);
+  const order = forFetch.protectToken(onceward, { subject: forFetch.anonymous }, () => assert.fail("the handler ran"));
+  const body = new URLSearchParams({ _onceward: "x".repeat(20_000) });
+  const { status, outcome, headers } = await read(await order(new Request("http://shop/orders", { method: "POST", body })));
+  assert.deepEqual([status, outcome, headers.get("onceward-retry"), lines], [413, "body_too_large", "no", []]);
+});
+
 test("service that does not respond leaves one line in the log", async (t) => {
   const { onceward, service, lines } = await stage(t, () => "drop", { timeout: 300 });
   for (const key of ["a", "b", "c"]) await assert.rejects(onceward.claim({ ...ORDER, key, lease: 300 }), { code: "store_unavailable" });

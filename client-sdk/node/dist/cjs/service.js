@@ -10,7 +10,7 @@ const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENE
 /** The codes of rejections of a wrong URL or API key: nothing was asked of the service. */
 const MISDIRECTED = ["method_not_allowed", "not_found", "unauthorized"];
 /** The codes of rejections of what this backend asks for. */
-const BACKENDS = ["bad_request", "body_too_large", "unsupported_media_type"];
+const BACKENDS = ["bad_request", "unsupported_media_type"];
 /** Milliseconds between two log lines about the same fault. */
 const WARN_EVERY = 60_000;
 /** Returns whether the service may have processed a call without a verdict about it. What it says about its store counts as a verdict. */
