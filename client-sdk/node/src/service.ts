@@ -44,6 +44,11 @@ export function isProcessed({ status, body, contentType }: Answer): boolean {
   return status >= 400 && status < 500 && status !== 401 && parseProblem(status, body, contentType) !== undefined;
 }
 
+/** Returns whether an answer to a claim says that the work runs now, or ran before. */
+export function isVerdict({ status, body }: Answer): boolean {
+  return status >= 200 && status < 300 && ["run", "replay"].includes(parseObject(body)?.["outcome"] as string);
+}
+
 /** Posts to the service. */
 export class Service {
   readonly log: Log;

@@ -69,6 +69,26 @@ test("request whose claim was granted while the service was frozen runs afterwar
   assert.deepEqual([[...seen], runs], [[], 2]);
 });
 
+for (const fault of [problem(400, "bad_request", "no"), problem(403, "blocked", "no"), 401, 502]) {
+  test(`claim whose answer was lost before ${fault.problem?.code ?? fault} is released`, async (t) => {
+    // The claim is granted, and what follows is not about it.
+    const plan = (path, count) => (path !== "/claim" ? undefined : count === 0 ? "lose" : count < 4 ? fault : undefined);
+    const { onceward, proxy, service } = await stage(t, plan, { timeout: 1000 });
+    await onceward.claim({ ...ORDER, lease: 3000 }).then((claim) => claim.release(), () => undefined);
+    await until("the claim is released", () => proxy.count("/claim/release") === 1);
+    await until("the key is free", async () => (await service.state("k")) === "absent");
+  });
+}
+
+test("claim whose answer was lost before another holds the key is not repeated", async (t) => {
+  const { onceward, proxy, service } = await stage(t, (path, count) => (path === "/claim" && count === 0 ? "drop" : undefined));
+  const other = await new Onceward(service.url, { apiKey: API_KEY }).claim(ORDER);
+  await assert.rejects(onceward.claim({ ...ORDER, lease: 3000 }), { code: "in_progress" });
+  await until("it is claimed once more", () => proxy.count("/claim") === 3);
+  assert.equal(await other.complete({ status: 201 }), "recorded");
+  assert.equal(proxy.count("/claim/release"), 0);
+});
+
 test("result that is no reply is an error, and the claim goes on", async (t) => {
   const { onceward, proxy } = await stage(t);
   const claim = await onceward.claim({ ...ORDER, lease: 600 });
@@ -134,8 +154,11 @@ test("subject may be a number, and 0 is one", async (t) => {
   assert.deepEqual(outcomes, ["executed", "replayed", "executed", "replayed", "replayed", "unauthorized", "unauthorized", "unauthorized"]);
   for (const subject of [{ id: 7 }, true, NaN, [7]]) await assert.rejects(send(subject), { name: "TypeError", message: /subject has to be text or a number/ });
   assert.equal((await onceward.lookUp({ ...ORDER, subject: 7 })).status, 200);
-  const { token } = await onceward.issue({ subject: "7" });
-  await onceward.redeem({ token, subject: 7, action: "a" });
+  for (const [given, subject] of [["7", 7], [7, "7"], [7n, 7]]) {
+    const { token } = await onceward.issue({ subject: given });
+    await onceward.redeem({ token, subject, action: "a" });
+    await assert.rejects(onceward.redeem({ token: (await onceward.issue({ subject: given })).token, subject: 8, action: "a" }), { name: "Rejected" });
+  }
 });
 
 test("onError of the Fetch API may state the effect", async (t) => {

@@ -4,6 +4,7 @@ Object.defineProperty(exports, "__esModule", { value: true });
 exports.Service = void 0;
 exports.isOpen = isOpen;
 exports.isProcessed = isProcessed;
+exports.isVerdict = isVerdict;
 const problem_js_1 = require("./problem.js");
 /** Connection errors before anything was sent. */
 const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
@@ -29,6 +30,10 @@ function isProcessed({ status, body, contentType }) {
     if (status < 300)
         return status >= 200;
     return status >= 400 && status < 500 && status !== 401 && (0, problem_js_1.parseProblem)(status, body, contentType) !== undefined;
+}
+/** Returns whether an answer to a claim says that the work runs now, or ran before. */
+function isVerdict({ status, body }) {
+    return status >= 200 && status < 300 && ["run", "replay"].includes((0, problem_js_1.parseObject)(body)?.["outcome"]);
 }
 /** Posts to the service. */
 class Service {

@@ -25,6 +25,10 @@ export function isProcessed({ status, body, contentType }) {
         return status >= 200;
     return status >= 400 && status < 500 && status !== 401 && parseProblem(status, body, contentType) !== undefined;
 }
+/** Returns whether an answer to a claim says that the work runs now, or ran before. */
+export function isVerdict({ status, body }) {
+    return status >= 200 && status < 300 && ["run", "replay"].includes(parseObject(body)?.["outcome"]);
+}
 /** Posts to the service. */
 export class Service {
     log;
