@@ -184,7 +184,7 @@ function hooks(protection: Protection<FastifyRequest>): ProtectedRoute {
 }
 
 function captured(reply: FastifyReply, payload: unknown, limit: number) {
-  return { status: reply.statusCode, headers: headersOf(reply.getHeaders()), body: bytesOf(payload, limit) };
+  return { status: Number(reply.statusCode), headers: headersOf(reply.getHeaders()), body: bytesOf(payload, limit) };
 }
 
 /** Returns the body of a response, `undefined` if it is streamed or too large to store. */

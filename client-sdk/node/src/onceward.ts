@@ -10,7 +10,7 @@ import { type LookupIntent, lookupToWire, replyOfRecord } from "./lookup.js";
 import { parseObject } from "./problem.js";
 import { type Reply, replyFromWire, replyOfValue, valueOfReply, type WireReply } from "./reply.js";
 import { Retries } from "./retries.js";
-import { type Answer, isOpen, isProcessed, type Log, Service } from "./service.js";
+import { type Answer, isOpen, isProcessed, isVerdict, type Log, Service } from "./service.js";
 import { current, Statement } from "./statement.js";
 import { type Subject, subjectText } from "./subject.js";
 
@@ -27,7 +27,7 @@ export interface IssueOptions {
   /** The only operation that accepts the token. */
   action?: string;
   /** The only subject that may use the token. */
-  subject?: string;
+  subject?: Subject;
   /** Time until the token expires, in milliseconds. */
   ttl?: number;
 }
@@ -66,8 +66,9 @@ export class Onceward {
   }
 
   /** Issues a token. */
-  async issue({ ttl, ...options }: IssueOptions = {}): Promise<IssuedToken> {
-    const answer = await this.#repeat("/token", { ...options, ttl: ttl && duration(ttl) }, this.#timeout, this.#timeout);
+  async issue({ action, subject, ttl }: IssueOptions = {}): Promise<IssuedToken> {
+    const wire = { action, subject: subject === undefined ? undefined : subjectText(subject), ttl: ttl && duration(ttl) };
+    const answer = await this.#repeat("/token", wire, this.#timeout, this.#timeout);
     return this.#service.verdict(answer) as unknown as IssuedToken;
   }
 
@@ -79,7 +80,8 @@ export class Onceward {
     const { run_id } = this.#service.verdict(answer, answer.isOpen ? "redeem_unknown" : "store_unavailable");
     return new Redeemed(async () => {
       const release = { token: intent.token, attempt: wire.attempt, run_id };
-      return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
+      const answer = await this.#repeat("/token/release", release, this.#timeout, this.#timeout);
+      return isProcessed(answer) && answer.status < 300;
     });
   }
 
@@ -115,7 +117,7 @@ export class Onceward {
     const timeout = Math.min(this.#timeout, lease / 3);
     const wire = intentToWire(intent);
     const answer = await this.#repeat("/claim", wire, timeout + (intent.wait ?? 0), lease);
-    if (answer.isOpen && !isProcessed(answer)) void this.#abandon(wire, lease, timeout);
+    if (answer.isOpen && !isVerdict(answer)) void this.#abandon(wire, lease, timeout);
     const verdict = this.#service.verdict(answer);
     if (verdict.outcome === "replay") return new Replay(replyFromWire(verdict.reply as WireReply));
     return new Claim(this.#service, policyOf(intent), verdict as { pass: string; renew_every: string }, timeout);
@@ -150,15 +152,17 @@ export class Onceward {
   }
 
   /**
-   * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. That
-   * does not keep the process alive.
+   * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. The
+   * pauses between do not keep the process alive, a call does until it ends.
    */
   async #abandon({ wait: _, ...wire }: Record<string, unknown>, lease: number, timeout: number): Promise<void> {
     const end = performance.now() + lease;
     for (let pause = 100; performance.now() < end; pause = Math.min(pause * 2, 1000)) {
       await sleep(pause, undefined, { ref: false });
       const answer = await this.#service.post("/claim", wire, timeout);
-      if (!isProcessed(answer)) continue;
+      // Another attempt holds the key or token. Other rejections may be a gateway's.
+      if (answer.status === 409 && isProcessed(answer)) return;
+      if (!isVerdict(answer)) continue;
       const verdict = parseObject(answer.body);
       if (verdict?.["pass"]) await new Claim(this.#service, "token", verdict as { pass: string; renew_every: string }, timeout).release();
       return;

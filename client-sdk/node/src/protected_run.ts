@@ -3,7 +3,8 @@
 import type { Claim, Settled } from "./claim.js";
 import type { Effect } from "./effect.js";
 import { outcomeHeaders, outcomeOf } from "./outcome.js";
-import { type Header, keptHeaders, type Reply } from "./reply.js";
+import { type Header, isReply, keptHeaders, type Reply } from "./reply.js";
+import type { Log } from "./service.js";
 import { current, judge, Statement } from "./statement.js";
 
 /** The response of a handler. The body is `undefined` if it was streamed, or is too large to store. */
@@ -17,12 +18,14 @@ export interface HandlerResponse {
 export class ProtectedRun {
   #claim: Claim;
   #keepHeaders: readonly string[];
+  #log: Log;
   readonly statement = new Statement();
   #hasError = false;
 
-  constructor(claim: Claim, keepHeaders: readonly string[]) {
+  constructor(claim: Claim, keepHeaders: readonly string[], log: Log) {
     this.#claim = claim;
     this.#keepHeaders = keepHeaders;
+    this.#log = log;
   }
 
   /** Calls the handler, which may state its effect. */
@@ -71,6 +74,9 @@ export class ProtectedRun {
   }
 
   #reply({ status, headers, body }: HandlerResponse): Reply | undefined {
-    return body && { status, headers: keptHeaders(headers, this.#keepHeaders), body };
+    const reply = body && { status, headers: keptHeaders(headers, this.#keepHeaders), body };
+    if (!reply || isReply(reply)) return reply;
+    this.#log(`a response is not stored, since its status is ${status}: duplicates are rejected as reply_not_kept`);
+    return undefined;
   }
 }

@@ -11,7 +11,7 @@ const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENE
 /** The codes of rejections of a wrong URL or API key: nothing was asked of the service. */
 const MISDIRECTED = ["method_not_allowed", "not_found", "unauthorized"];
 /** The codes of rejections of what this backend asks for. */
-const BACKENDS = ["bad_request", "body_too_large", "unsupported_media_type"];
+const BACKENDS = ["bad_request", "unsupported_media_type"];
 /** Milliseconds between two log lines about the same fault. */
 const WARN_EVERY = 60_000;
 
@@ -42,6 +42,11 @@ export function isOpen({ status, body, contentType, wasSent }: Answer): boolean 
 export function isProcessed({ status, body, contentType }: Answer): boolean {
   if (status < 300) return status >= 200;
   return status >= 400 && status < 500 && status !== 401 && parseProblem(status, body, contentType) !== undefined;
+}
+
+/** Returns whether an answer to a claim says that the work runs now, or ran before. */
+export function isVerdict({ status, body }: Answer): boolean {
+  return status >= 200 && status < 300 && ["run", "replay"].includes(parseObject(body)?.["outcome"] as string);
 }
 
 /** Posts to the service. */

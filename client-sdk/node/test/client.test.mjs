@@ -160,6 +160,17 @@ test("token is issued, redeemed once, and valid again after its release", async 
   await assert.rejects(onceward.issue({ ttl: 1 }), { code: "bad_request" });
 });
 
+test("release of a token that reaches no service is not recorded", async (t) => {
+  const { onceward, service, proxy } = await stage(t);
+  const { token } = await onceward.issue();
+  const redeemed = await onceward.redeem({ token, subject: "alice", action: "POST /orders" });
+  proxy.plan = () => "drop";
+  assert.equal(await redeemed.release(), false);
+  proxy.plan = () => 302;
+  assert.equal(await redeemed.release(), false);
+  assert.ok(service.url);
+});
+
 test("misuse is an error of the caller", async (t) => {
   const { onceward } = await stage(t);
   await assert.rejects(onceward.claim({ key: "k", action: "a", subject: "" }), /subject is required/);

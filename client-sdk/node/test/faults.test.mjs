@@ -69,6 +69,26 @@ test("request whose claim was granted while the service was frozen runs afterwar
   assert.deepEqual([[...seen], runs], [[], 2]);
 });
 
+for (const fault of [problem(400, "bad_request", "no"), problem(403, "blocked", "no"), 401, 502]) {
+  test(`claim whose answer was lost before ${fault.problem?.code ?? fault} is released`, async (t) => {
+    // The claim is granted, and what follows is not about it.
+    const plan = (path, count) => (path !== "/claim" ? undefined : count === 0 ? "lose" : count < 4 ? fault : undefined);
+    const { onceward, proxy, service } = await stage(t, plan, { timeout: 1000 });
+    await onceward.claim({ ...ORDER, lease: 3000 }).then((claim) => claim.release(), () => undefined);
+    await until("the claim is released", () => proxy.count("/claim/release") === 1);
+    await until("the key is free", async () => (await service.state("k")) === "absent");
+  });
+}
+
+test("claim whose answer was lost before another holds the key is not repeated", async (t) => {
+  const { onceward, proxy, service } = await stage(t, (path, count) => (path === "/claim" && count === 0 ? "drop" : undefined));
+  const other = await new Onceward(service.url, { apiKey: API_KEY }).claim(ORDER);
+  await assert.rejects(onceward.claim({ ...ORDER, lease: 3000 }), { code: "in_progress" });
+  await until("it is claimed once more", () => proxy.count("/claim") === 3);
+  assert.equal(await other.complete({ status: 201 }), "recorded");
+  assert.equal(proxy.count("/claim/release"), 0);
+});
+
 test("result that is no reply is an error, and the claim goes on", async (t) => {
   const { onceward, proxy } = await stage(t);
   const claim = await onceward.claim({ ...ORDER, lease: 600 });
@@ -79,6 +99,24 @@ test("result that is no reply is an error, and the claim goes on", async (t) => 
   // An unhandled rejection would end the test.
   await until("the claim is renewed", () => proxy.count("/claim/renew") > count + 1);
   assert.equal(await claim.complete({ status: 201, headers: [["location", "/1"]] }), "recorded");
+});
+
+test("status that is text is stored, and one that is no whole number leaves the response as it is", async (t) => {
+  const { onceward, lines } = await stage(t);
+  const app = express();
+  app.post("/orders/:status", protectKey(onceward, { subject: () => "anonymous" }), (request, response) => {
+    response.statusCode = request.params.status === "text" ? "201" : 201.5;
+    response.end("made");
+  });
+  const url = await serve(t, app);
+  const send = async (path) => {
+    const { status, outcome, text } = await post(`${url}/orders/${path}`, "", {}, path);
+    return [status, outcome, status === 201 ? text : ""];
+  };
+  assert.deepEqual([await send("text"), await send("text")], [[201, "executed", "made"], [201, "replayed", "made"]]);
+  assert.deepEqual(lines, []);
+  assert.deepEqual([await send("part"), await send("part")], [[201, "executed", "made"], [409, "reply_not_kept", ""]]);
+  assert.match(lines.join(), /^a response is not stored, since its status is 201\.5/);
 });
 
 for (const [kind, log] of [["throws", () => { throw new Error("the disk is full"); }], ["rejects", async () => { throw new Error("the disk is full"); }]]) {
@@ -116,8 +154,11 @@ test("subject may be a number, and 0 is one", async (t) => {
   assert.deepEqual(outcomes, ["executed", "replayed", "executed", "replayed", "replayed", "unauthorized", "unauthorized", "unauthorized"]);
   for (const subject of [{ id: 7 }, true, NaN, [7]]) await assert.rejects(send(subject), { name: "TypeError", message: /subject has to be text or a number/ });
   assert.equal((await onceward.lookUp({ ...ORDER, subject: 7 })).status, 200);
-  const { token } = await onceward.issue({ subject: "7" });
-  await onceward.redeem({ token, subject: 7, action: "a" });
+  for (const [given, subject] of [["7", 7], [7, "7"], [7n, 7]]) {
+    const { token } = await onceward.issue({ subject: given });
+    await onceward.redeem({ token, subject, action: "a" });
+    await assert.rejects(onceward.redeem({ token: (await onceward.issue({ subject: given })).token, subject: 8, action: "a" }), { name: "Rejected" });
+  }
 });
 
 test("onError of the Fetch API may state the effect", async (t) => {
@@ -144,6 +185,14 @@ test("two different tokens are rejected, and neither is used", async (t) => {
   };
   assert.deepEqual(await send(one, other), [400, "token_malformed"]);
   assert.deepEqual([await send(one, one), await send("", other)], [[200, "executed"], [200, "executed"]]);
+});
+
+test("token that is too large for the service is the fault of the client", async (t) => {
+  const { onceward, lines } = await stage(t);
+  const order = forFetch.protectToken(onceward, { subject: forFetch.anonymous }, () => assert.fail("the handler ran"));
+  const body = new URLSearchParams({ _onceward: "x".repeat(20_000) });
+  const { status, outcome, headers } = await read(await order(new Request("http://shop/orders", { method: "POST", body })));
+  assert.deepEqual([status, outcome, headers.get("onceward-retry"), lines], [413, "body_too_large", "no", []]);
 });
 
 test("service that does not respond leaves one line in the log", async (t) => {

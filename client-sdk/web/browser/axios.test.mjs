@@ -97,6 +97,40 @@ test("uploads of one submit event are one submission each, and one within a doub
   assert.equal(new Set(tokens).size, 12 + 1 + 3);
 });
 
+test("form data with an equal blob or file is one submission within a double click, whenever it was made", async () => {
+  const { said, tokens } = await inPage(async () => {
+    const values = [
+      (text) => [new Blob([text])],
+      (text) => [new Blob([text]), "photo.jpg"],
+      (text) => [new File([text], "note.txt")],
+    ];
+    const form = document.querySelector("form");
+    const sent = [];
+    let make;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      for (let click = 0; click < 2; click++) {
+        const now = Date.now();
+        // Until a blob or file that is made has another time.
+        while (Date.now() < now + 2);
+        const data = new FormData();
+        data.set("part", ...make());
+        sent.push(axios.post("/web/orders?equal", data));
+      }
+    });
+    for (const text of ["one", "two"]) {
+      for (const value of values) {
+        make = () => value(text);
+        form.requestSubmit();
+        await Promise.allSettled(sent);
+      }
+    }
+    return sent.length;
+  });
+  assert.equal(said, 12);
+  assert.equal(new Set(tokens).size, 6, "three kinds with two contents each");
+});
+
 test("a key is sent instead of a token", async () => {
   const { said, seen } = await inPage(async () => {
     const send = () => axios.post("/keyed/orders", "item=keyed", { onceward: { key: "axios-1" }, headers: { "x-order": "axios-keyed" } });

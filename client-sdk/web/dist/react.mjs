@@ -20,26 +20,31 @@ function hash(text) {
 
 // src/body_digest.ts
 var streams = 0;
+var LARGE = 16 << 20;
 function digestOf(body, target) {
-  const compared = comparable(body);
-  const fields = body instanceof FormData || body instanceof URLSearchParams ? body : new FormData();
-  const finish = (compared2) => digest(fields, [...target, compared2]);
-  return compared instanceof Promise ? compared.then(finish) : finish(compared);
+  const fields = new FormData();
+  const compared = [];
+  if (body instanceof FormData || body instanceof URLSearchParams) {
+    for (const [name, value] of body) {
+      if (typeof value == "string") fields.append(name, value);
+      else compared.push(name, comparable(value));
+    }
+  } else compared.push(comparable(body));
+  const finish = (compared2) => digest(fields, [...target, ...compared2]);
+  return compared.some((part) => part instanceof Promise) ? Promise.all(compared).then(finish) : finish(compared);
 }
 function comparable(body) {
   if (body instanceof ReadableStream) return [++streams];
-  if (globalThis.File && body instanceof File) return [body.name, body.size, body.lastModified];
-  if (body instanceof Blob) return hashOfBlob(body);
-  if (body instanceof FormData) {
-    const blobs = [...body.values()].filter((value) => typeof value != "string" && value.name == "blob");
-    return blobs.length ? Promise.all(blobs.map(hashOfBlob)) : "";
-  }
+  if (body instanceof Blob) return comparableBlob(body);
   if (ArrayBuffer.isView(body)) return [hashOf(new Uint8Array(body.buffer, body.byteOffset, body.byteLength))];
   if (body instanceof ArrayBuffer) return [hashOf(new Uint8Array(body))];
-  return body instanceof URLSearchParams ? "" : body;
+  return body;
 }
-async function hashOfBlob(blob) {
-  return [blob.type, hashOf(new Uint8Array(await blob.arrayBuffer()))];
+function comparableBlob(blob) {
+  const { name, type, size, lastModified } = blob;
+  if (!size) return [name, type];
+  if (name && name != "blob" && size > LARGE) return [name, size, lastModified];
+  return blob.arrayBuffer().then((bytes) => [name, type, hashOf(new Uint8Array(bytes))]);
 }
 function hashOf(bytes) {
   return [bytes.length, bytes.reduce((hash2, byte) => Math.imul(hash2 ^ byte, 16777619), 0)];

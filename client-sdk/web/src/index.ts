@@ -81,7 +81,7 @@ export function createOnceward(options: Options = {}): Onceward {
       if (form) (body as FormData).delete?.(FIELD);
       const request = new Request(target, { ...init, [member]: init[member] ?? stay, method: init.method ?? (form && "POST"), body } as RequestInit);
       const send = () => submit({ fetch, token, limit }, request, init);
-      // Bytes, blobs and streams have no text to compare.
+      // Blobs, buffers and streams have no text to compare. A typed array has: its numbers.
       if (!key && (!form || /^\[object (?!Fo)/.test(body as string))) return send();
       const name = request.method + target + key + body;
       // A body can be read once: each caller receives a clone, and the shared response stays unread.

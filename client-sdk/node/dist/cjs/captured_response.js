@@ -158,7 +158,8 @@ class CapturedResponse {
         const response = this.#response;
         const { statusCode, statusMessage } = response;
         const headers = response.getHeaders();
-        const added = await this.#settle({ status: statusCode, headers: (0, node_exchange_js_1.headersOf)(headers), body });
+        // Node.js accepts a status that is text.
+        const added = await this.#settle({ status: Number(statusCode), headers: (0, node_exchange_js_1.headersOf)(headers), body });
         Reflect.deleteProperty(response, "headersSent");
         // An error handler may have changed them meanwhile, for an error after the response.
         for (const name of response.getHeaderNames())

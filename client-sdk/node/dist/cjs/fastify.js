@@ -172,7 +172,7 @@ function hooks(protection) {
     };
 }
 function captured(reply, payload, limit) {
-    return { status: reply.statusCode, headers: (0, node_exchange_js_1.headersOf)(reply.getHeaders()), body: bytesOf(payload, limit) };
+    return { status: Number(reply.statusCode), headers: (0, node_exchange_js_1.headersOf)(reply.getHeaders()), body: bytesOf(payload, limit) };
 }
 /** Returns the body of a response, `undefined` if it is streamed or too large to store. */
 function bytesOf(payload, limit) {

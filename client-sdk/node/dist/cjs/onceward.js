@@ -27,8 +27,9 @@ class Onceward {
         this.log = this.#service.log;
     }
     /** Issues a token. */
-    async issue({ ttl, ...options } = {}) {
-        const answer = await this.#repeat("/token", { ...options, ttl: ttl && (0, duration_js_1.duration)(ttl) }, this.#timeout, this.#timeout);
+    async issue({ action, subject, ttl } = {}) {
+        const wire = { action, subject: subject === undefined ? undefined : (0, subject_js_1.subjectText)(subject), ttl: ttl && (0, duration_js_1.duration)(ttl) };
+        const answer = await this.#repeat("/token", wire, this.#timeout, this.#timeout);
         return this.#service.verdict(answer);
     }
     /** Uses a token up. Throws `Rejected` if it is not valid, or was used before. */
@@ -39,7 +40,8 @@ class Onceward {
         const { run_id } = this.#service.verdict(answer, answer.isOpen ? "redeem_unknown" : "store_unavailable");
         return new Redeemed(async () => {
             const release = { token: intent.token, attempt: wire.attempt, run_id };
-            return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
+            const answer = await this.#repeat("/token/release", release, this.#timeout, this.#timeout);
+            return (0, service_js_1.isProcessed)(answer) && answer.status < 300;
         });
     }
     /**
@@ -65,7 +67,7 @@ class Onceward {
         const timeout = Math.min(this.#timeout, lease / 3);
         const wire = (0, intent_js_1.intentToWire)(intent);
         const answer = await this.#repeat("/claim", wire, timeout + (intent.wait ?? 0), lease);
-        if (answer.isOpen && !(0, service_js_1.isProcessed)(answer))
+        if (answer.isOpen && !(0, service_js_1.isVerdict)(answer))
             void this.#abandon(wire, lease, timeout);
         const verdict = this.#service.verdict(answer);
         if (verdict.outcome === "replay")
@@ -105,15 +107,18 @@ class Onceward {
         }
     }
     /**
-     * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. That
-     * does not keep the process alive.
+     * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. The
+     * pauses between do not keep the process alive, a call does until it ends.
      */
     async #abandon({ wait: _, ...wire }, lease, timeout) {
         const end = performance.now() + lease;
         for (let pause = 100; performance.now() < end; pause = Math.min(pause * 2, 1000)) {
             await (0, promises_1.setTimeout)(pause, undefined, { ref: false });
             const answer = await this.#service.post("/claim", wire, timeout);
-            if (!(0, service_js_1.isProcessed)(answer))
+            // Another attempt holds the key or token. Other rejections may be a gateway's.
+            if (answer.status === 409 && (0, service_js_1.isProcessed)(answer))
+                return;
+            if (!(0, service_js_1.isVerdict)(answer))
                 continue;
             const verdict = (0, problem_js_1.parseObject)(answer.body);
             if (verdict?.["pass"])

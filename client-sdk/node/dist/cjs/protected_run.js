@@ -9,11 +9,13 @@ const statement_js_1 = require("./statement.js");
 class ProtectedRun {
     #claim;
     #keepHeaders;
+    #log;
     statement = new statement_js_1.Statement();
     #hasError = false;
-    constructor(claim, keepHeaders) {
+    constructor(claim, keepHeaders, log) {
         this.#claim = claim;
         this.#keepHeaders = keepHeaders;
+        this.#log = log;
     }
     /** Calls the handler, which may state its effect. */
     enter(handler) {
@@ -57,7 +59,11 @@ class ProtectedRun {
         return undefined;
     }
     #reply({ status, headers, body }) {
-        return body && { status, headers: (0, reply_js_1.keptHeaders)(headers, this.#keepHeaders), body };
+        const reply = body && { status, headers: (0, reply_js_1.keptHeaders)(headers, this.#keepHeaders), body };
+        if (!reply || (0, reply_js_1.isReply)(reply))
+            return reply;
+        this.#log(`a response is not stored, since its status is ${status}: duplicates are rejected as reply_not_kept`);
+        return undefined;
     }
 }
 exports.ProtectedRun = ProtectedRun;

@@ -54,7 +54,7 @@ class Protection {
             if ((0, look_header_js_1.isLook)(facts.header("onceward-look")))
                 return replayed(await this.#onceward.lookUp(intent));
             const verdict = await this.#onceward.claim(intent);
-            return verdict instanceof claim_js_1.Claim ? new protected_run_js_1.ProtectedRun(verdict, this.keepHeaders) : replayed(verdict.reply);
+            return verdict instanceof claim_js_1.Claim ? new protected_run_js_1.ProtectedRun(verdict, this.keepHeaders, this.log) : replayed(verdict.reply);
         }
         catch (error) {
             // The log has the reason.

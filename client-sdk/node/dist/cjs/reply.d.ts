@@ -21,6 +21,8 @@ export declare function keptHeaders(headers: Iterable<Header>, named?: readonly 
 export declare function replyOfValue(value: unknown): Reply;
 /** Returns the value that a reply stores as JSON. */
 export declare function valueOfReply(reply: Reply): unknown;
+/** Returns whether the status is a number, and the headers are pairs. */
+export declare function isReply({ status, headers }: Reply): boolean;
 /** Returns a reply as the service receives it. Throws a `TypeError` if it is not one. */
-export declare function replyToWire({ status, headers, body }: Reply): WireReply;
+export declare function replyToWire(reply: Reply): WireReply;
 export declare function replyFromWire({ status, headers, body }: WireReply): Required<Reply>;

@@ -5,6 +5,7 @@ exports.NEVER_KEPT = exports.KEPT = void 0;
 exports.keptHeaders = keptHeaders;
 exports.replyOfValue = replyOfValue;
 exports.valueOfReply = valueOfReply;
+exports.isReply = isReply;
 exports.replyToWire = replyToWire;
 exports.replyFromWire = replyFromWire;
 /** The headers that describe the body of a response. They are stored by default. */
@@ -52,10 +53,15 @@ function replyOfValue(value) {
 function valueOfReply(reply) {
     return reply.body?.length ? JSON.parse(Buffer.from(reply.body).toString()) : undefined;
 }
-/** Returns a reply as the service receives it. Throws a `TypeError` if it is not one. */
-function replyToWire({ status, headers = [], body = new Uint8Array() }) {
+/** Returns whether the status is a number, and the headers are pairs. */
+function isReply({ status, headers = [] }) {
     const isPairs = Array.isArray(headers) && headers.every((pair) => Array.isArray(pair) && pair.length === 2 && pair.every((text) => typeof text === "string"));
-    if (!Number.isInteger(status) || !isPairs)
+    return Number.isInteger(status) && isPairs;
+}
+/** Returns a reply as the service receives it. Throws a `TypeError` if it is not one. */
+function replyToWire(reply) {
+    const { status, headers = [], body = new Uint8Array() } = reply;
+    if (!isReply(reply))
         throw new TypeError('a reply has a number as its status, and pairs as its headers, such as [["location", "/1"]]');
     return { status, headers: headers.map(([name, value]) => [name, value]), body: Buffer.from(body).toString("base64") };
 }

@@ -19,6 +19,8 @@ export declare function isOpen({ status, body, contentType, wasSent }: Answer): 
  * gateway's.
  */
 export declare function isProcessed({ status, body, contentType }: Answer): boolean;
+/** Returns whether an answer to a claim says that the work runs now, or ran before. */
+export declare function isVerdict({ status, body }: Answer): boolean;
 /** Posts to the service. */
 export declare class Service {
     #private;

@@ -4,13 +4,14 @@ Object.defineProperty(exports, "__esModule", { value: true });
 exports.Service = void 0;
 exports.isOpen = isOpen;
 exports.isProcessed = isProcessed;
+exports.isVerdict = isVerdict;
 const problem_js_1 = require("./problem.js");
 /** Connection errors before anything was sent. */
 const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
 /** The codes of rejections of a wrong URL or API key: nothing was asked of the service. */
 const MISDIRECTED = ["method_not_allowed", "not_found", "unauthorized"];
 /** The codes of rejections of what this backend asks for. */
-const BACKENDS = ["bad_request", "body_too_large", "unsupported_media_type"];
+const BACKENDS = ["bad_request", "unsupported_media_type"];
 /** Milliseconds between two log lines about the same fault. */
 const WARN_EVERY = 60_000;
 /** Returns whether the service may have processed a call without a verdict about it. What it says about its store counts as a verdict. */
@@ -29,6 +30,10 @@ function isProcessed({ status, body, contentType }) {
     if (status < 300)
         return status >= 200;
     return status >= 400 && status < 500 && status !== 401 && (0, problem_js_1.parseProblem)(status, body, contentType) !== undefined;
+}
+/** Returns whether an answer to a claim says that the work runs now, or ran before. */
+function isVerdict({ status, body }) {
+    return status >= 200 && status < 300 && ["run", "replay"].includes((0, problem_js_1.parseObject)(body)?.["outcome"]);
 }
 /** Posts to the service. */
 class Service {

@@ -27,7 +27,7 @@ function middleware(protection) {
             if (!isOver(request, response))
                 return next(error);
             // An error handler would close the connection, on which another request may have arrived.
-            protection.log(`a request failed after its response was sent: ${error}`);
+            protection.log(`a request failed after its response was sent, or its client left: ${error}`);
         });
     };
 }

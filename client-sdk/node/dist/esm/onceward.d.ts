@@ -16,7 +16,7 @@ export interface IssueOptions {
     /** The only operation that accepts the token. */
     action?: string;
     /** The only subject that may use the token. */
-    subject?: string;
+    subject?: Subject;
     /** Time until the token expires, in milliseconds. */
     ttl?: number;
 }
@@ -39,7 +39,7 @@ export declare class Onceward {
     readonly log: Log;
     constructor(url: string, { apiKey, timeout, log }?: OncewardOptions);
     /** Issues a token. */
-    issue({ ttl, ...options }?: IssueOptions): Promise<IssuedToken>;
+    issue({ action, subject, ttl }?: IssueOptions): Promise<IssuedToken>;
     /** Uses a token up. Throws `Rejected` if it is not valid, or was used before. */
     redeem(intent: RedeemIntent): Promise<Redeemed>;
     /**

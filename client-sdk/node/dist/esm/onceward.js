@@ -9,7 +9,7 @@ import { lookupToWire, replyOfRecord } from "./lookup.js";
 import { parseObject } from "./problem.js";
 import { replyFromWire, replyOfValue, valueOfReply } from "./reply.js";
 import { Retries } from "./retries.js";
-import { isOpen, isProcessed, Service } from "./service.js";
+import { isOpen, isProcessed, isVerdict, Service } from "./service.js";
 import { current, Statement } from "./statement.js";
 import { subjectText } from "./subject.js";
 /** A client of the Onceward service. Create one per process. */
@@ -24,8 +24,9 @@ export class Onceward {
         this.log = this.#service.log;
     }
     /** Issues a token. */
-    async issue({ ttl, ...options } = {}) {
-        const answer = await this.#repeat("/token", { ...options, ttl: ttl && duration(ttl) }, this.#timeout, this.#timeout);
+    async issue({ action, subject, ttl } = {}) {
+        const wire = { action, subject: subject === undefined ? undefined : subjectText(subject), ttl: ttl && duration(ttl) };
+        const answer = await this.#repeat("/token", wire, this.#timeout, this.#timeout);
         return this.#service.verdict(answer);
     }
     /** Uses a token up. Throws `Rejected` if it is not valid, or was used before. */
@@ -36,7 +37,8 @@ export class Onceward {
         const { run_id } = this.#service.verdict(answer, answer.isOpen ? "redeem_unknown" : "store_unavailable");
         return new Redeemed(async () => {
             const release = { token: intent.token, attempt: wire.attempt, run_id };
-            return (await this.#repeat("/token/release", release, this.#timeout, this.#timeout)).status < 300;
+            const answer = await this.#repeat("/token/release", release, this.#timeout, this.#timeout);
+            return isProcessed(answer) && answer.status < 300;
         });
     }
     /**
@@ -62,7 +64,7 @@ export class Onceward {
         const timeout = Math.min(this.#timeout, lease / 3);
         const wire = intentToWire(intent);
         const answer = await this.#repeat("/claim", wire, timeout + (intent.wait ?? 0), lease);
-        if (answer.isOpen && !isProcessed(answer))
+        if (answer.isOpen && !isVerdict(answer))
             void this.#abandon(wire, lease, timeout);
         const verdict = this.#service.verdict(answer);
         if (verdict.outcome === "replay")
@@ -102,15 +104,18 @@ export class Onceward {
         }
     }
     /**
-     * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. That
-     * does not keep the process alive.
+     * Releases a claim whose answers were lost, if it was granted: nothing ran. For as long as it may exist, the same attempt is sent again. The
+     * pauses between do not keep the process alive, a call does until it ends.
      */
     async #abandon({ wait: _, ...wire }, lease, timeout) {
         const end = performance.now() + lease;
         for (let pause = 100; performance.now() < end; pause = Math.min(pause * 2, 1000)) {
             await sleep(pause, undefined, { ref: false });
             const answer = await this.#service.post("/claim", wire, timeout);
-            if (!isProcessed(answer))
+            // Another attempt holds the key or token. Other rejections may be a gateway's.
+            if (answer.status === 409 && isProcessed(answer))
+                return;
+            if (!isVerdict(answer))
                 continue;
             const verdict = parseObject(answer.body);
             if (verdict?.["pass"])

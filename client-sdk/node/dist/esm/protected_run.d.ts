@@ -1,5 +1,6 @@
 import type { Claim } from "./claim.js";
 import { type Header } from "./reply.js";
+import type { Log } from "./service.js";
 import { Statement } from "./statement.js";
 /** The response of a handler. The body is `undefined` if it was streamed, or is too large to store. */
 export interface HandlerResponse {
@@ -11,7 +12,7 @@ export interface HandlerResponse {
 export declare class ProtectedRun {
     #private;
     readonly statement: Statement;
-    constructor(claim: Claim, keepHeaders: readonly string[]);
+    constructor(claim: Claim, keepHeaders: readonly string[], log: Log);
     /** Calls the handler, which may state its effect. */
     enter<T>(handler: () => T): T;
     /**

@@ -1,16 +1,18 @@
 // One run of a handler under a claim, from its start to its response.
 import { outcomeHeaders, outcomeOf } from "./outcome.js";
-import { keptHeaders } from "./reply.js";
+import { isReply, keptHeaders } from "./reply.js";
 import { current, judge, Statement } from "./statement.js";
 /** One run of a handler under a claim. */
 export class ProtectedRun {
     #claim;
     #keepHeaders;
+    #log;
     statement = new Statement();
     #hasError = false;
-    constructor(claim, keepHeaders) {
+    constructor(claim, keepHeaders, log) {
         this.#claim = claim;
         this.#keepHeaders = keepHeaders;
+        this.#log = log;
     }
     /** Calls the handler, which may state its effect. */
     enter(handler) {
@@ -54,6 +56,10 @@ export class ProtectedRun {
         return undefined;
     }
     #reply({ status, headers, body }) {
-        return body && { status, headers: keptHeaders(headers, this.#keepHeaders), body };
+        const reply = body && { status, headers: keptHeaders(headers, this.#keepHeaders), body };
+        if (!reply || isReply(reply))
+            return reply;
+        this.#log(`a response is not stored, since its status is ${status}: duplicates are rejected as reply_not_kept`);
+        return undefined;
     }
 }

@@ -48,7 +48,7 @@ export class Protection {
             if (isLook(facts.header("onceward-look")))
                 return replayed(await this.#onceward.lookUp(intent));
             const verdict = await this.#onceward.claim(intent);
-            return verdict instanceof Claim ? new ProtectedRun(verdict, this.keepHeaders) : replayed(verdict.reply);
+            return verdict instanceof Claim ? new ProtectedRun(verdict, this.keepHeaders, this.log) : replayed(verdict.reply);
         }
         catch (error) {
             // The log has the reason.

@@ -44,10 +44,15 @@ export function replyOfValue(value) {
 export function valueOfReply(reply) {
     return reply.body?.length ? JSON.parse(Buffer.from(reply.body).toString()) : undefined;
 }
-/** Returns a reply as the service receives it. Throws a `TypeError` if it is not one. */
-export function replyToWire({ status, headers = [], body = new Uint8Array() }) {
+/** Returns whether the status is a number, and the headers are pairs. */
+export function isReply({ status, headers = [] }) {
     const isPairs = Array.isArray(headers) && headers.every((pair) => Array.isArray(pair) && pair.length === 2 && pair.every((text) => typeof text === "string"));
-    if (!Number.isInteger(status) || !isPairs)
+    return Number.isInteger(status) && isPairs;
+}
+/** Returns a reply as the service receives it. Throws a `TypeError` if it is not one. */
+export function replyToWire(reply) {
+    const { status, headers = [], body = new Uint8Array() } = reply;
+    if (!isReply(reply))
         throw new TypeError('a reply has a number as its status, and pairs as its headers, such as [["location", "/1"]]');
     return { status, headers: headers.map(([name, value]) => [name, value]), body: Buffer.from(body).toString("base64") };
 }

@@ -5,7 +5,7 @@ const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENE
 /** The codes of rejections of a wrong URL or API key: nothing was asked of the service. */
 const MISDIRECTED = ["method_not_allowed", "not_found", "unauthorized"];
 /** The codes of rejections of what this backend asks for. */
-const BACKENDS = ["bad_request", "body_too_large", "unsupported_media_type"];
+const BACKENDS = ["bad_request", "unsupported_media_type"];
 /** Milliseconds between two log lines about the same fault. */
 const WARN_EVERY = 60_000;
 /** Returns whether the service may have processed a call without a verdict about it. What it says about its store counts as a verdict. */
@@ -24,6 +24,10 @@ export function isProcessed({ status, body, contentType }) {
     if (status < 300)
         return status >= 200;
     return status >= 400 && status < 500 && status !== 401 && parseProblem(status, body, contentType) !== undefined;
+}
+/** Returns whether an answer to a claim says that the work runs now, or ran before. */
+export function isVerdict({ status, body }) {
+    return status >= 200 && status < 300 && ["run", "replay"].includes(parseObject(body)?.["outcome"]);
 }
 /** Posts to the service. */
 export class Service {
