@@ -1,6 +1,6 @@
 //! A service, or a store, that is down, hangs, restarts, or rejects the credentials.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use onceward_tests::client::{Answer, send, token};
 use onceward_tests::contract::stack::Stack;
@@ -8,6 +8,7 @@ use onceward_tests::contract::stage::{LEASE, LONG, Stage};
 use onceward_tests::key_routes::THEN;
 use onceward_tests::polling::{holds_for, until};
 use onceward_tests::shop::TAKES;
+use tokio::time::{Instant, sleep};
 
 /// A lease that outlasts a restart of the service, also on a busy machine.
 const RESTART: Duration = Duration::from_secs(5);
@@ -67,7 +68,7 @@ pub(super) async fn run_survives_a_restart_of_the_service(stack: Stack) {
     let begun = Instant::now();
     stage.stop_service();
     stage.start_service();
-    tokio::time::sleep((RESTART * 3 / 2).saturating_sub(begun.elapsed())).await;
+    sleep((RESTART * 3 / 2).saturating_sub(begun.elapsed())).await;
     let duplicate = send(stage.shop().submit("/orders", "k")).await;
     assert_eq!(duplicate.said(), "409 in_progress", "{:?} after the run began: {duplicate:?}", begun.elapsed());
     let first = slow.await.unwrap();
