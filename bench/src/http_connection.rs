@@ -62,9 +62,29 @@ fn status_of_whole(received: &[u8]) -> Result<Option<u16>, String> {
     let head = String::from_utf8_lossy(&received[..end]).to_ascii_lowercase();
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
-    match (status, length) {
-        (Some(status), Some(length)) => Ok((received.len() >= end + 4 + length).then_some(status)),
+    let is_chunked = head.lines().any(|line| line.replace(' ', "") == "transfer-encoding:chunked");
+    let body = &received[end + 4..];
+    let is_whole = match length {
+        Some(length) => Some(body.len() >= length),
+        None if is_chunked => has_last_chunk(body),
+        None => None,
+    };
+    match (status, is_whole) {
+        (Some(status), Some(is_whole)) => Ok(is_whole.then_some(status)),
         _ => Err(format!("cannot parse the response: {head}")),
+    }
+}
+
+/// Returns whether a body in chunks has arrived to its end; `None` if it cannot be parsed. It has no trailers.
+fn has_last_chunk(mut body: &[u8]) -> Option<bool> {
+    loop {
+        let Some(end) = body.windows(2).position(|part| part == b"\r\n") else { return Some(false) };
+        let size = usize::from_str_radix(std::str::from_utf8(&body[..end]).ok()?, 16).ok()?;
+        let Some(rest) = body.get(end + 2 + size + 2..) else { return Some(false) };
+        if size == 0 {
+            return Some(true);
+        }
+        body = rest;
     }
 }
 
@@ -77,6 +97,16 @@ mod tests {
         let whole = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}";
         assert_eq!(status_of_whole(whole), Ok(Some(201)));
         assert!((0..whole.len()).all(|length| status_of_whole(&whole[..length]) == Ok(None)));
+    }
+
+    #[test]
+    fn response_in_chunks_is_whole_with_its_last_one() {
+        // The first chunk looks like an end.
+        let whole =
+            b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n0\r\n\r\n\r\na\r\n0123456789\r\n0\r\n\r\n";
+        assert_eq!(status_of_whole(whole), Ok(Some(201)));
+        assert!((0..whole.len()).all(|length| status_of_whole(&whole[..length]) == Ok(None)));
+        assert!(status_of_whole(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n").is_err());
     }
 
     #[test]
