@@ -1,5 +1,5 @@
-//! What is compared of a request besides its content: the identity of a client that the proxy does not know, as a digest of its
-//! credentials, and the site that it asks.
+//! Compares more of a request than its content: the identity of a client that the proxy does not know, as a digest of its credentials,
+//! and the site that it asks.
 
 use std::sync::Arc;
 

@@ -154,7 +154,7 @@ async fn slow_readers_do_not_fill_memory() {
 /// Reads the head of a large response, and then nothing.
 async fn stall(url: String) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    // What the system buffers is not the memory of the proxy.
+    // The buffers of the operating system are not the memory of the proxy.
     socket.set_recv_buffer_size(16 * 1024).unwrap();
     let mut stream = socket.connect(url.trim_start_matches("http://").parse().unwrap()).await.unwrap();
     let request = format!("GET /big?bytes={DOWNLOAD} HTTP/1.1\r\nhost: shop\r\n\r\n");
